@@ -1,0 +1,5 @@
+"""``python -m vcl`` is ``vcl``."""
+
+from vcl.lab.cli import main
+
+main()

@@ -1,0 +1,170 @@
+"""Coreset rules: from C_{t-1} and D_t to C_t and the rest, D_t u C_{t-1} \\ C_t, which the posterior absorbs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data, concat
+from vcl.errors import VclError
+from vcl.rng import Rng
+
+
+class CoresetRule(Protocol):
+    """(C_{t-1}, D_t) -> (C_t, rest), for all runs at once."""
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """The new coreset, and the points for the propagated posterior."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Nothing:
+    """No coreset: all data goes to the posterior. Plain VCL."""
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """({}, C_{t-1} u D_t)."""
+        return new.empty(), concat(coreset, new)
+
+
+@final
+@dataclass(frozen=True)
+class Everything:
+    """All data stays in the coreset and none is propagated, so q_t is fitted to D_{1:t} at once: batch VI."""
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """(C_{t-1} u D_t, {})."""
+        return concat(coreset, new), new.empty()
+
+
+@final
+@dataclass(frozen=True)
+class RandomK:
+    """K points of each task, uniformly at random, that stay for good."""
+
+    k: int
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """(C_{t-1} u K random points of D_t, the others of D_t)."""
+        _check_size(self.k, new)
+        chosen, rest = new.divide(random_subset(new.size, self.k, rng))
+        return concat(coreset, chosen), rest
+
+
+@final
+@dataclass(frozen=True)
+class KCenter:
+    """K points of each task by greedy K-center on the inputs, that stay for good."""
+
+    k: int
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """(C_{t-1} u K spread-out points of D_t, the others of D_t)."""
+        _check_size(self.k, new)
+        chosen, rest = new.divide(k_center(new.x, self.k))
+        return concat(coreset, chosen), rest
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """At most ``total`` points over all tasks, in equal shares: as tasks come, old points leave at random.
+
+    What leaves goes to the propagated posterior, as Algorithm 1 says, so nothing is lost.
+    """
+
+    total: int
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """(every task's share, what left C_{t-1} u the others of D_t)."""
+        sources = (*coreset.sources, *new.sources)
+        if self.total < len(sources):
+            raise VclError(
+                f"a coreset budget of {self.total} points cannot hold one of each of {len(sources)} tasks; give a "
+                f"budget of at least {len(sources)}."
+            )
+        share, extra = divmod(self.total, len(sources))
+        kept, left = new.empty(), new.empty()
+        for number, source in enumerate(sources):
+            points = (coreset if source in coreset.sources else new).where([source])
+            size = min(share + (number < extra), points.size)
+            stay, leave = points.divide(random_subset(points.size, size, rng.at(source.task, source.head)))
+            kept, left = concat(kept, stay), concat(left, leave)
+        return kept, left
+
+
+@final
+@dataclass(frozen=True)
+class Only:
+    """Another rule's coreset and nothing else: the rest is dropped, so the propagated posterior stays the prior."""
+
+    rule: CoresetRule
+
+    def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
+        """(C_t of the rule, {})."""
+        return self.rule(coreset, new, rng)[0], new.empty()
+
+
+def random_subset(size: int, k: int, rng: Rng) -> Tensor:
+    """k different positions out of ``size`` for each run [R, k]."""
+    return rng.per_run(lambda generator: torch.randperm(size, generator=generator)[:k])
+
+
+def k_center(x: Tensor, k: int) -> Tensor:
+    """Greedy K-center: start at point 0, then always the point farthest from those chosen. x [R, N, ...] -> [R, k].
+
+    Of points equally far the first is taken. Runs that share their data are solved once.
+    """
+    flat = x.flatten(2)
+    if x.stride(0) == 0 or x.shape[0] == 1:
+        return _k_center(flat[0], k).expand(x.shape[0], -1)
+    return torch.stack([_k_center(points, k) for points in flat])
+
+
+def _k_center(x: Tensor, k: int) -> Tensor:
+    distance = _distances(x)
+    chosen = torch.zeros(k, dtype=torch.int64, device=x.device)
+    nearest = distance(chosen[0])
+    for number in range(1, k):
+        chosen[number] = nearest.argmax()
+        nearest = torch.minimum(nearest, distance(chosen[number]))
+    return chosen
+
+
+def _distances(x: Tensor) -> _Distance:
+    """Squared distances of all points to one of them, exactly for pixels and in float64 for other numbers."""
+    width = x.shape[1]
+    if x.dtype != torch.uint8 or width > EXACT_WIDTH:
+        points = x.double()
+        return lambda center: (points - points[center]).square().sum(1)
+    # |x - c|^2 = |x|^2 + |c|^2 - 2 x.c, in whole numbers. A product x.c may pass 2^24, where float32 stops being
+    # exact, so c is cut in two digits to base 16: both products stay below 2^24 and share one pass over x.
+    points = x.float()
+    digits = torch.stack([x // 16, x % 16], dim=-1).float()
+    norms = points.double().square().sum(1)
+
+    def distance(center: Tensor) -> Tensor:
+        high, low = (points @ digits[center]).double().unbind(1)
+        return norms + norms[center] - 2 * (16 * high + low)
+
+    return distance
+
+
+EXACT_WIDTH = 2**24 // (255 * 15)
+"""Up to this many pixels a product of a pixel row with a row of base-16 digits is exact in float32."""
+
+
+class _Distance(Protocol):
+    def __call__(self, center: Tensor) -> Tensor: ...
+
+
+def _check_size(k: int, new: Data) -> None:
+    if not 0 < k <= new.size:
+        raise VclError(
+            f"a coreset of {k} points cannot be taken from a task of {new.size} examples; "
+            f"give a size from 1 to {new.size}."
+        )

@@ -1,0 +1,136 @@
+"""Datasets D_t for R runs at once, where each example knows the task that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vcl.errors import VclError
+
+
+class Source(NamedTuple):
+    """Where an example comes from: its task, and the head of the network that answers for it."""
+
+    task: str
+    head: str
+
+
+class Data(NamedTuple):
+    """Examples of R runs, all of the same number N: x [R, N, ...], y [R, N, ...], source [R, N].
+
+    Runs that share their examples share the memory: a view with stride 0 along the first axis. Images stay
+    uint8 until a batch is taken. ``source`` holds positions in ``sources``, so that points of several tasks
+    can stand in one coreset.
+    """
+
+    x: Tensor
+    y: Tensor
+    source: Tensor
+    sources: tuple[Source, ...]
+
+    @property
+    def runs(self) -> int:
+        """R."""
+        return self.x.shape[0]
+
+    @property
+    def size(self) -> int:
+        """N, the number of examples of one run."""
+        return self.x.shape[1]
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads that these examples touch, each once, in order of appearance."""
+        return tuple(dict.fromkeys(source.head for source in self.sources))
+
+    def take(self, index: Tensor) -> Data:
+        """The examples at ``index`` [R, n], as copies; sources that are left without one are forgotten."""
+        runs = torch.arange(self.runs, device=self.x.device)[:, None]
+        index = index.to(self.x.device)
+        return _tidy(Data(self.x[runs, index], self.y[runs, index], self.source[runs, index], self.sources))
+
+    def divide(self, index: Tensor) -> tuple[Data, Data]:
+        """(the examples at ``index`` [R, n], all the others in their order)."""
+        others = torch.ones(self.runs, self.size, dtype=torch.bool).scatter_(1, index.cpu(), False)
+        if index.shape[1] == 0:
+            return self.empty(), self
+        if index.shape[1] == self.size:
+            return self.take(index), self.empty()
+        return self.take(index), self.take(others.nonzero()[:, 1].view(self.runs, -1))
+
+    def empty(self) -> Data:
+        """No examples, of the same kind."""
+        return Data(self.x[:, :0], self.y[:, :0], self.source[:, :0], ())
+
+    def where(self, keep: Iterable[Source]) -> Data:
+        """The examples of these sources; every run must hold the same number of them."""
+        wanted = torch.tensor([source in set(keep) for source in self.sources], dtype=torch.bool)
+        mask = wanted[self.source.cpu()] if self.sources else torch.zeros(self.runs, self.size, dtype=torch.bool)
+        counts = mask.sum(1)
+        if int(counts.min()) != int(counts.max()):
+            raise VclError(f"runs hold different numbers of these examples ({counts.tolist()}); stack equal ones.")
+        return self.take(mask.nonzero()[:, 1].view(self.runs, -1))
+
+    def to(self, device: torch.device | str) -> Data:
+        """On another device; examples that runs share stay shared."""
+        x, y, source = (_move(part, device) for part in (self.x, self.y, self.source))
+        return Data(x, y, source, self.sources)
+
+
+def dataset(x: Tensor, y: Tensor, task: str = "task", head: str = "all", runs: int = 1) -> Data:
+    """The same examples x [N, ...], y [N, ...] for every run, checked: finite, and as many labels as inputs."""
+    check_arrays(x, y, f"task {task!r}")
+    source = torch.zeros((), dtype=torch.int64, device=x.device).expand(runs, x.shape[0])
+    return Data(x.expand(runs, *x.shape), y.expand(runs, *y.shape), source, (Source(task, head),))
+
+
+def check_arrays(x: Tensor, y: Tensor, what: str) -> None:
+    """Raise one clear sentence unless x [N, ...] and y [N, ...] can be learned from."""
+    if x.dim() < 2:
+        raise VclError(f"{what}: x has shape {tuple(x.shape)}; give examples as rows, [N, features] or [N, H, W].")
+    if y.dim() < 1 or x.shape[0] != y.shape[0]:
+        raise VclError(f"{what}: {x.shape[0]} inputs but labels of shape {tuple(y.shape)}; give one label per input.")
+    for name, values in (("x", x), ("y", y)):
+        if values.is_complex() or values.dtype == torch.bool:
+            raise VclError(f"{what}: {name} has dtype {values.dtype}; give integers or floating-point numbers.")
+        if values.is_floating_point() and not bool(values.isfinite().all()):
+            bad = int((~values.isfinite()).sum())
+            raise VclError(f"{what}: {name} holds {bad} NaN or infinite values; clean or drop those examples first.")
+
+
+def concat(a: Data, b: Data) -> Data:
+    """All examples of ``a`` and then all of ``b``; the examples of both must be of one kind."""
+    if a.size == 0 or b.size == 0:
+        return a if b.size == 0 else b
+    for name, left, right in (("x", a.x, b.x), ("y", a.y, b.y)):
+        if left.dtype != right.dtype or left.shape[2:] != right.shape[2:]:
+            raise VclError(
+                f"cannot join examples whose {name} is {left.dtype} {tuple(left.shape[2:])} with {right.dtype} "
+                f"{tuple(right.shape[2:])}; give every task the same dtype and shape."
+            )
+    sources = tuple(dict.fromkeys(a.sources + b.sources))
+    moved = torch.tensor([sources.index(source) for source in b.sources], device=b.source.device)
+    source = torch.cat([a.source, moved[b.source]], dim=1)
+    return Data(torch.cat([a.x, b.x], dim=1), torch.cat([a.y, b.y], dim=1), source, sources)
+
+
+def as_input(x: Tensor) -> Tensor:
+    """Inputs as the network sees them: uint8 pixels / 255 and no other normalisation; floats as they are."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+def _tidy(data: Data) -> Data:
+    present = torch.unique(data.source).tolist()
+    if len(present) == len(data.sources):
+        return data
+    place = torch.zeros(len(data.sources), dtype=torch.int64, device=data.source.device)
+    for new, old in enumerate(present):
+        place[old] = new
+    return data._replace(source=place[data.source], sources=tuple(data.sources[old] for old in present))
+
+
+def _move(part: Tensor, device: torch.device | str) -> Tensor:
+    return part[0].to(device).expand(part.shape) if part.stride(0) == 0 and part.numel() else part.to(device)

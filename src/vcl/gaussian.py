@@ -1,0 +1,110 @@
+"""The mean-field Gaussian q(theta) = prod_d N(theta_d; mu_d, sigma_d^2), for R independent runs at once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from vcl.layout import Layout
+
+
+class Belief(Protocol):
+    """What a method carries from task to task. A :class:`Gaussian` here; other projections bring their own."""
+
+    @property
+    def layout(self) -> Layout:
+        """What the flat vector holds."""
+        ...
+
+    @property
+    def mean(self) -> Tensor:
+        """The centre [R, D]: the one parameter vector to use where only one can be."""
+        ...
+
+    def grow(self, prior: Gaussian) -> Self:
+        """With the parameters of ``prior`` that are not here yet behind the old ones, at the prior."""
+        ...
+
+    def restrict(self, part: Layout) -> Self:
+        """The marginal over ``part``."""
+        ...
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """Standard normal noise [R, ..., D] to draws of theta of the same shape."""
+        ...
+
+
+class Gaussian(NamedTuple):
+    """q(theta) for R runs: mean [R, D] and log variance [R, D]."""
+
+    layout: Layout
+    mean: Tensor
+    log_var: Tensor
+
+    def expand(self, runs: int) -> Gaussian:
+        """The same one-run distribution for ``runs`` runs."""
+        return Gaussian(self.layout, self.mean.expand(runs, -1), self.log_var.expand(runs, -1))
+
+    def to(self, where: torch.device | torch.dtype | str) -> Gaussian:
+        """On another device, or in another precision."""
+        return Gaussian(self.layout, self.mean.to(where), self.log_var.to(where))
+
+    def grow(self, prior: Gaussian) -> Gaussian:
+        """Append what is new in ``prior``: q(theta^H_k) = p(theta^H_k) before task k is encountered."""
+        mean = self.layout.append(self.mean, prior.layout, prior.mean)
+        log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
+        return Gaussian(self.layout.extend(prior.layout), mean, log_var)
+
+    def restrict(self, part: Layout) -> Gaussian:
+        """The marginal over ``part``: mean field, so simply those coordinates."""
+        return Gaussian(part, self.layout.pick(self.mean, part), self.layout.pick(self.log_var, part))
+
+    def merge(self, part: Gaussian) -> Gaussian:
+        """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
+        mean = self.layout.put(self.mean, part.layout, part.mean)
+        log_var = self.layout.put(self.log_var, part.layout, part.log_var)
+        return Gaussian(self.layout, mean, log_var)
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
+        return like_draws(self.mean, noise) + like_draws((0.5 * self.log_var).exp(), noise) * noise
+
+
+def like_draws(values: Tensor, noise: Tensor) -> Tensor:
+    """``values`` [R, D] with as many axes between as ``noise`` [R, ..., D] has, so that they broadcast."""
+    return values[(slice(None),) + (None,) * (noise.dim() - 2)]
+
+
+def kl(q: Gaussian, p: Gaussian) -> Tensor:
+    """KL(q || p) of each run [R], in closed form.
+
+    sum_d 1/2 [ log(s_p^2 / s_q^2) + (s_q^2 + (m_q - m_p)^2) / s_p^2 - 1 ], a sum over parameters, never a mean.
+    """
+    value: Tensor = _Kl.apply(q.mean, q.log_var, p.mean, p.log_var)  # type: ignore[no-untyped-call]
+    return value
+
+
+class _Kl(torch.autograd.Function):
+    """The closed form with its gradient in q written out, so that a step reads the parameters once."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor) -> Tensor:
+        shift = mean - p_mean
+        log_ratio = log_var - p_log_var
+        ratio = log_ratio.exp()
+        ctx.save_for_backward(pull := shift * (-p_log_var).exp(), ratio)
+        return 0.5 * (torch.addcmul(ratio, shift, pull) - log_ratio - 1).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        pull, ratio = ctx.saved_tensors
+        # d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
+        return g[:, None] * pull, (0.5 * g[:, None]) * (ratio - 1), None, None
+
+
+def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:
+    """N(0, var I) over ``layout``, for one run."""
+    zero = torch.zeros(1, layout.size)
+    return Gaussian(layout, zero, zero + torch.tensor(var).log())

@@ -1,0 +1,1 @@
+"""The lab: data, streams, experiments, results and the command line, around the core."""

@@ -1,0 +1,25 @@
+"""`vcl list`: the names that the other commands take."""
+
+from __future__ import annotations
+
+
+def list_names() -> None:
+    """Show all experiments, methods and datasets by name."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from vcl.lab.datasets import describe, names
+    from vcl.lab.experiments import EXPERIMENTS
+    from vcl.lab.methods import METHODS
+
+    groups = {
+        "experiments": [(entry.name, entry.about) for entry in EXPERIMENTS],
+        "methods": [(entry.name, entry.about) for entry in METHODS],
+        "datasets": [(name, describe(name)) for name in names()],
+    }
+    for title, entries in groups.items():
+        table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table.add_column(no_wrap=True)
+        for entry in entries:
+            table.add_row(*entry)
+        Console().print(table, end="\n\n")

@@ -1,0 +1,49 @@
+"""Images in a folder of class folders with PNG files; those that cannot be read are counted and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vcl.errors import VclError
+from vcl.lab.datasets.source import Say
+
+
+def read_classes(folders: Sequence[Path], side: int, say: Say) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """All images, by class and then by file name, so that the order is the same on every machine."""
+    kept: list[list[NDArray[np.uint8]]] = []
+    unreadable: list[Path] = []
+    for folder in folders:
+        images = [(path, _image(path, side)) for path in _pngs(folder)]
+        unreadable += [path for path, image in images if image is None]
+        kept.append([image for _, image in images if image is not None])
+        if not kept[-1]:
+            raise VclError(f"{folder} has no readable PNG file of {side}x{side}: put the images of its class there.")
+    if unreadable:
+        say(
+            f"left out {len(unreadable)} PNG file(s) in {folders[0].parent} that cannot be read as "
+            f"{side}x{side} images, such as {unreadable[0]}"
+        )
+    labels = np.repeat(np.arange(len(kept)), [len(images) for images in kept]).astype(np.int64)
+    return np.stack([image for images in kept for image in images]), labels
+
+
+def _pngs(folder: Path) -> Iterator[Path]:
+    # macOS leaves ._ files beside the real ones in archives.
+    return (path for path in sorted(folder.glob("*.png"), key=lambda path: path.name) if not path.name.startswith("."))
+
+
+def _image(path: Path, side: int) -> NDArray[np.uint8] | None:
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            # The header tells the size, so a picture of another size is never unpacked.
+            if image.size != (side, side):
+                return None
+            return np.asarray(image.convert("L"), dtype=np.uint8)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None

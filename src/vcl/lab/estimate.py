@@ -1,0 +1,142 @@
+"""`--dry-run`: the plan, with its time measured on a few real steps and its memory counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from vcl.data import Data, dataset
+from vcl.lab.methods import MethodEntry
+from vcl.lab.plan import Plan
+from vcl.lab.runner import network
+from vcl.lab.streams import Arrays, Stream
+from vcl.models import Network
+from vcl.projections import Projection, Target
+from vcl.recursion import Method, Task
+from vcl.rng import Rng
+
+TRIAL = 5
+"""Steps that are timed (after as many untimed ones) for each kind of fit."""
+
+
+class Fit(NamedTuple):
+    """One fit that the plan will make: by which projection, of how many examples, from the prior or later."""
+
+    project: Any
+    examples: int
+    first: bool
+
+    @property
+    def batch(self) -> int:
+        """Examples a step."""
+        return min(self.project.ascent.batch or self.examples, self.examples)
+
+    @property
+    def steps(self) -> int:
+        """Steps in all epochs."""
+        epochs: int = self.project.ascent.epochs
+        return epochs * -(-self.examples // self.batch)
+
+
+class Estimate(NamedTuple):
+    """What one method will take."""
+
+    method: str
+    steps: int
+    seconds: float
+    gigabytes: float
+
+
+def estimate(plan: Plan, data: Arrays) -> list[Estimate]:
+    """Per method: optimiser steps over all tasks and fits, their time on this device, and the peak of memory."""
+    stream = plan.experiment.stream(data.to(plan.device), plan.settings, Rng(plan.seeds))
+    return [_one(plan, entry, stream) for entry in plan.methods]
+
+
+def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
+    """Print the plan and what it will take."""
+    console.print(f"{plan.experiment.name}, preset {plan.preset}, {len(plan.seeds)} seeds stacked, on {plan.device}")
+    console.print(
+        ", ".join(f"{key}={value}" for key, value in vars(plan.settings).items()),
+        soft_wrap=True,
+        highlight=False,
+    )
+    table = Table("method", "steps", "about", "memory")
+    for each in estimate(plan, data):
+        table.add_row(each.method, f"{each.steps:,}", _span(each.seconds), f"{each.gigabytes:.2f} GB")
+    console.print(table)
+    console.print("Time of the fits, from a few real steps each; evaluation comes on top. Nothing was run or written.")
+
+
+def fits(method: Method[Any], task: Task, tasks: int, seeds: tuple[int, ...]) -> list[Fit]:
+    """The fits of a whole stream whose tasks are as large as ``task``, by asking the coreset rule."""
+    made = []
+    coreset: Data | None = None
+    for t in range(1, tasks + 1):
+        # One pixel an example is enough to learn how many points a rule keeps.
+        new = dataset(torch.zeros(task.train.size, 1), torch.zeros(task.train.size), str(t), str(t))
+        coreset, rest = method.choose(coreset or new.empty(), new, Rng((0,)))
+        made.append(Fit(method.project, rest.size, first=t == 1))
+        parts = [coreset] if method.predictive == "joint" else [coreset.where([s]) for s in coreset.sources]
+        propagated = any(fit.examples for fit in made if fit.project is method.project)
+        made += [Fit(method.refit, part.size, first=not propagated) for part in parts]
+    return [fit for fit in made if fit.examples]
+
+
+def _one(plan: Plan, entry: MethodEntry, stream: Stream) -> Estimate:
+    task, model, method = stream.make(0), network(plan, stream.shape), entry.build(plan.settings)
+    planned = fits(method, task, stream.size, plan.seeds)
+    kinds = {(id(fit.project), fit.batch, fit.first): fit for fit in planned}
+    cost = {key: _step_seconds(fit, task, model, plan) for key, fit in kinds.items()}
+    seconds = sum(cost[id(fit.project), fit.batch, fit.first] * fit.steps for fit in planned)
+    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, _gigabytes(plan, task, stream, planned))
+
+
+def _step_seconds(fit: Fit, task: Task, model: Network, plan: Plan) -> float:
+    """Seconds a step, by fitting one batch a few times."""
+    prior = model.prior(task.heads)
+    q = fit.project.initial(prior.to(plan.device).expand(len(plan.seeds)))
+    if not fit.first:
+        q = q._replace(mean=q.mean + 1e-3)  # no longer at the prior
+    index = torch.arange(fit.batch).remainder(task.train.size).expand(len(plan.seeds), -1)
+    target = Target(q, model, task.train.take(index), prior)
+
+    def timed(epochs: int) -> float:
+        project: Projection[Any] = replace(fit.project, ascent=replace(fit.project.ascent, epochs=epochs, batch=None))
+        began = perf_counter()
+        project(target, Rng(plan.seeds).at("trial"))
+        return perf_counter() - began
+
+    timed(1)
+    return max(timed(2 * TRIAL) - timed(TRIAL), 1e-6) / TRIAL
+
+
+def _gigabytes(plan: Plan, task: Task, stream: Stream, planned: list[Fit]) -> float:
+    s, runs = plan.settings, len(plan.seeds)
+    parameters = network(plan, stream.shape).prior(task.heads).layout.size
+    # q_{t-1}, the fit, its gradient and Adam's two moments, each a mean and a log variance; and q_t by head.
+    beliefs = runs * parameters * 4 * 2 * (5 + (stream.size if s.predictive == "per-head" else 1))
+    batch = max((fit.batch for fit in planned), default=1)
+    # Mean, deviation, noise and output of a layer, and the gradients of two of them.
+    activations = runs * s.draws * batch * sum(s.hidden) * 4 * 6
+    data = _bytes(task.train) * 2 + _bytes(task.test) * stream.size
+    return (beliefs + activations + data) / 1e9
+
+
+def _bytes(data: Data) -> int:
+    return sum(part.untyped_storage().nbytes() for part in (data.x, data.y))
+
+
+def _span(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )

@@ -1,0 +1,20 @@
+"""One file per experiment."""
+
+from vcl.errors import unknown
+from vcl.lab.experiments.digits import PERMUTED_DIGITS, SPLIT_DIGITS
+from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.experiments.permuted_mnist import PERMUTED_MNIST
+from vcl.lab.experiments.split_mnist import SPLIT_MNIST
+
+__all__ = ["EXPERIMENTS", "Experiment", "experiment"]
+
+# A new experiment is an Experiment in a file of its own and its name here.
+EXPERIMENTS: tuple[Experiment, ...] = (PERMUTED_MNIST, SPLIT_MNIST, PERMUTED_DIGITS, SPLIT_DIGITS)
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    for entry in EXPERIMENTS:
+        if entry.name == name:
+            return entry
+    raise unknown("experiment", name, [entry.name for entry in EXPERIMENTS])

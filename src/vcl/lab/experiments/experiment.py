@@ -1,0 +1,22 @@
+"""What an experiment is: a dataset, a stream of tasks made of it, settings, and the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from vcl.lab.settings import Preset, Settings
+from vcl.lab.streams import Arrays, Stream
+from vcl.rng import Rng
+
+
+class Experiment(NamedTuple):
+    """The paper's settings and nothing else."""
+
+    name: str
+    about: str
+    dataset: str
+    presets: Mapping[Preset, Settings]
+    stream: Callable[[Arrays, Settings, Rng], Stream]
+    paper: Mapping[str, float] = {}
+    """Average accuracy after the last task that the paper reports, in %, by method."""

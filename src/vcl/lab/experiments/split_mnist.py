@@ -1,0 +1,42 @@
+"""Split MNIST (section 6.1, figure 4; appendix B)."""
+
+from dataclasses import replace
+
+from vcl.errors import VclError
+from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.settings import Settings
+from vcl.lab.streams import Arrays, Stream, split
+from vcl.rng import Rng
+
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+PAPER = Settings(
+    tasks=5,
+    hidden=(256, 256),
+    epochs=120,
+    batch=None,
+    coreset=40,
+    coreset_epochs=120,
+    coreset_batch=None,
+    predictive="per-head",
+)
+QUICK = replace(PAPER, draws=2, estimator="local", predict_draws=20, predict_estimator="local",
+                train_limit=2_000, test_limit=1_000, seeds=3)  # fmt: skip
+SMOKE = replace(QUICK, tasks=2, hidden=(20,), epochs=2, coreset=10, coreset_epochs=2, predict_draws=3,
+                train_limit=200, test_limit=100, seeds=2)  # fmt: skip
+
+
+def stream(data: Arrays, s: Settings, rng: Rng) -> Stream:
+    """0/1, 2/3, 4/5, 6/7, 8/9, each with a head of its own."""
+    if s.tasks > len(PAIRS):
+        raise VclError(f"tasks is {s.tasks}; ten classes make at most {len(PAIRS)} pairs.")
+    return split(data, PAIRS[: s.tasks], len(rng.seeds), limit=s.train_limit, test_limit=s.test_limit)
+
+
+SPLIT_MNIST = Experiment(
+    name="split-mnist",
+    about="MNIST as five tasks of two digits, one head each",
+    dataset="mnist",
+    presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
+    stream=stream,
+    paper={"vcl": 97.0, "vcl-random": 98.4, "vcl-kcenter": 98.4},
+)

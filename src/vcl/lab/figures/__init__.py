@@ -1,0 +1,1 @@
+"""One file per figure: rows in, picture out. A figure knows nothing of models."""

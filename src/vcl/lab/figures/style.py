@@ -1,0 +1,33 @@
+"""What all figures share: colours that colour-blind readers can tell apart, sizes for one column, PNG and SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg", force=False)
+
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, dark enough on white; marks differ too, so that nothing rests on colour alone.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def colour(position: int) -> str:
+    """The colour of the line at this position."""
+    return COLOURS[position % len(COLOURS)]
+
+
+def mark(position: int) -> str:
+    """The mark of the line at this position."""
+    return MARKS[position % len(MARKS)]
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Save as ``path``.png and ``path``.svg."""
+    made = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    figure.savefig(made[0], dpi=200)
+    figure.savefig(made[1], metadata={"Date": None})
+    return made

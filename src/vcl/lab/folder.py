@@ -1,0 +1,62 @@
+"""A run's folder: settings as JSON, rows as CSV, every file written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from vcl.errors import VclError
+from vcl.lab.results import Row, to_csv
+
+ABOUT = "run.json"
+ROWS = "rows.csv"
+
+
+class RunFolder:
+    """The one place that writes a run's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[Row] = []
+
+    def create(self) -> None:
+        """Make the folder, refusing one that holds anything, before any work starts."""
+        try:
+            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+                raise VclError(
+                    f"{self.path} already holds other results; give --out a folder that is new or empty. "
+                    "Nothing was changed."
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path / ROWS, to_csv([]))
+        except OSError as error:
+            raise VclError(
+                f"cannot write to {self.path} ({error.strerror}); give --out a folder that you may write."
+            ) from error
+
+    def describe(self, about: dict[str, Any]) -> None:
+        """Write what this run is."""
+        write_atomic(self.path / ABOUT, json.dumps(about, indent=2) + "\n")
+
+    def add(self, rows: list[Row]) -> None:
+        """Add the rows of one finished task."""
+        self.rows += rows
+        write_atomic(self.path / ROWS, to_csv(self.rows))
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write ``text`` so that a reader, or a crash, finds the old file or the new one and nothing between."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,106 @@
+"""Progress for people: live bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from vcl.lab.results import matrix, summarise
+from vcl.lab.runner import Done
+from vcl.metrics import average_accuracy
+from vcl.optimise import Progress as Epoch
+
+
+class Watch(Protocol):
+    """What a running method tells."""
+
+    def begin(self, method: str, tasks: int) -> None:
+        """A method starts."""
+        ...
+
+    def epoch(self, epoch: Epoch) -> None:
+        """An epoch of a fit has ended."""
+        ...
+
+    def task(self, done: Done) -> None:
+        """A task has been learned and evaluated."""
+        ...
+
+
+@contextmanager
+def watching(console: Console) -> Iterator[Watch]:
+    """Bars if the console is a terminal, lines if not."""
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    columns = (
+        TextColumn("{task.description:<34}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bars:
+        yield _Bars(bars)
+
+
+class _Lines:
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.seconds: list[float] = []
+
+    def begin(self, method: str, tasks: int) -> None:
+        self.seconds = []
+
+    def epoch(self, epoch: Epoch) -> None:
+        pass
+
+    def task(self, done: Done) -> None:
+        self.seconds.append(done.seconds)
+        left = sum(self.seconds) / len(self.seconds) * (done.tasks - done.number)
+        tail = f", about {left:.0f} s left" if done.number < done.tasks else ""
+        self.console.print(f"{summary_line(done)}{tail}", highlight=False, soft_wrap=True)
+
+
+class _Bars:
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.method = bars.add_task("", total=1, visible=False)
+        self.fit = bars.add_task("", total=1, visible=False)
+        self.what = ""
+
+    def begin(self, method: str, tasks: int) -> None:
+        self.bars.reset(self.method, total=tasks, description=f"{method}: tasks", visible=True)
+
+    def epoch(self, epoch: Epoch) -> None:
+        if epoch.epoch == 1 or epoch.what != self.what:
+            self.what = epoch.what
+            self.bars.reset(self.fit, total=epoch.epochs, description=f"  {epoch.what}: epochs", visible=True)
+        self.bars.update(self.fit, completed=epoch.epoch)
+
+    def task(self, done: Done) -> None:
+        self.bars.update(self.method, completed=done.number)
+        self.bars.console.print(summary_line(done), highlight=False, soft_wrap=True)
+
+
+def summary_line(done: Done) -> str:
+    """One finished task in one line."""
+    now = average_accuracy(matrix(done.rows, done.method))[:, -1]
+    mean, error, seeds = summarise(100 * now)
+    spread = f" ± {error:.1f}" if seeds > 1 else ""
+    return (
+        f"{done.method}: task {done.number} of {done.tasks} ({done.task}) in {done.seconds:.1f} s, "
+        f"average accuracy so far {mean:.1f}{spread} %"
+    )

@@ -1,0 +1,93 @@
+"""Results as rows, one number each, by (method, seed, after task, on task, metric). Tables and figures read rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vcl.errors import VclError
+from vcl.metrics import average_accuracy, backward_transfer, forgetting
+
+
+class Row(NamedTuple):
+    """``value`` of ``metric`` on task ``on`` after learning task ``after`` (both from 1)."""
+
+    method: str
+    seed: int
+    after: int
+    on: int
+    metric: str
+    value: float
+
+
+class Summary(NamedTuple):
+    """Mean and standard error over seeds; the error is NaN for a single seed."""
+
+    mean: float
+    error: float
+    seeds: int
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """Rows as CSV text, numbers written so that they read back exactly."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(Row._fields)
+    writer.writerows((*row[:5], repr(row.value)) for row in rows)
+    return out.getvalue()
+
+
+def read_csv(path: Path) -> list[Row]:
+    """The rows of a file that :func:`to_csv` made."""
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            return [
+                Row(r["method"], int(r["seed"]), int(r["after"]), int(r["on"]), r["metric"], float(r["value"]))
+                for r in reader
+            ]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise VclError(f"{path} holds no vcl rows ({error}); give the rows.csv of a run.") from error
+
+
+def methods(rows: Sequence[Row]) -> list[str]:
+    """The methods in the rows, in order of appearance."""
+    return list(dict.fromkeys(row.method for row in rows))
+
+
+def matrix(rows: Sequence[Row], method: str, metric: str = "accuracy") -> Tensor:
+    """A[seed, after, on] of one method; what is not in the rows is NaN."""
+    mine = [row for row in rows if row.method == method and row.metric == metric]
+    seeds = sorted({row.seed for row in mine})
+    size = max((row.after for row in mine), default=0)
+    A = torch.full((len(seeds), size, size), torch.nan, dtype=torch.float64)
+    for row in mine:
+        A[seeds.index(row.seed), row.after - 1, row.on - 1] = row.value
+    return A
+
+
+def summarise(values: Tensor) -> Summary:
+    """Mean and standard error of one value per seed."""
+    n = values.numel()
+    error = float(values.std() / n**0.5) if n > 1 else float("nan")
+    return Summary(float(values.mean()), error, n)
+
+
+def final(rows: Sequence[Row], method: str) -> dict[str, Summary]:
+    """The measures after the last task: what a table shows of a method."""
+    A = matrix(rows, method)
+    return {
+        "average accuracy": summarise(average_accuracy(A)[:, -1]),
+        "forgetting": summarise(forgetting(A)),
+        "backward transfer": summarise(backward_transfer(A)),
+        **{
+            name: summarise(matrix(rows, method, name)[:, -1].nanmean(-1))
+            for name in ("log predictive", "calibration error", "Brier score")
+        },
+    }

@@ -1,0 +1,89 @@
+"""From an experiment and methods to rows: the recursion, and an evaluation after every task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from vcl.lab.methods import MethodEntry
+from vcl.lab.plan import Plan
+from vcl.lab.results import Row
+from vcl.lab.streams import Arrays
+from vcl.likelihood import Categorical
+from vcl.metrics import accuracy, brier, calibration_error, log_predictive
+from vcl.models import Network, mlp
+from vcl.optimise import Report, silent
+from vcl.predict import predict
+from vcl.recursion import State, Task, initial, recursion
+from vcl.rng import Rng
+
+METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "accuracy": accuracy,
+    "log predictive": log_predictive,
+    "calibration error": calibration_error,
+    "Brier score": brier,
+}
+
+
+class Done(NamedTuple):
+    """One task learned by one method, for all seeds."""
+
+    method: str
+    task: str
+    number: int
+    tasks: int
+    seconds: float
+    rows: list[Row]
+
+
+def network(plan: Plan, shape: tuple[int, ...]) -> Network:
+    """The paper's network for inputs of this shape."""
+    s = plan.settings
+    return Network(mlp(prod(shape), s.hidden), s.hidden[-1], Categorical(), s.prior_var)
+
+
+def run_method(plan: Plan, entry: MethodEntry, data: Arrays, report: Report = silent) -> Iterator[Done]:
+    """Learn the stream with one method, all seeds stacked, and evaluate on every task so far after each one."""
+    rng = Rng(plan.seeds)
+    stream = plan.experiment.stream(data.to(plan.device), plan.settings, rng)
+    model = network(plan, stream.shape)
+    method = entry.build(plan.settings)
+    state: State[Any] = initial(model, method, len(plan.seeds), plan.device)
+    met: list[Task] = []
+    began = perf_counter()
+    for task in stream:
+        (state,) = recursion(state, [task], model, method, rng, report)
+        met.append(task._replace(train=task.train.empty()))  # only the test data of old tasks is kept
+        rows = evaluate(plan, entry, model, state, met, rng)
+        now = perf_counter()
+        yield Done(entry.name, task.name, state.t, stream.size, now - began, rows)
+        began = perf_counter()
+
+
+def evaluate(plan: Plan, entry: MethodEntry, model: Network, state: State[Any], met: list[Task], rng: Rng) -> list[Row]:
+    """Every metric on the test data of every task so far, with the predictive posterior of its head."""
+    draws = plan.settings.predict_draws if entry.draws else 1
+    rows = []
+    for number, task in enumerate(met, start=1):
+        (source,) = task.test.sources
+        probabilities = predict(
+            state.predictive[source.head],
+            model,
+            task.test.x,
+            source.head,
+            rng.at("evaluate", state.t, number),
+            draws,
+            plan.settings.predict_estimator,
+            chunk=500_000 if plan.device.type == "cpu" else 20_000_000,
+        )
+        for metric, measure in METRICS.items():
+            values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
+            rows += [
+                Row(entry.name, seed, state.t, number, metric, value)
+                for seed, value in zip(plan.seeds, values, strict=True)
+            ]
+    return rows

@@ -1,0 +1,113 @@
+"""One `vcl run` from end to end: data, methods, rows as they come, and at the end a table and a figure."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from vcl import __version__
+from vcl.lab import tables
+from vcl.lab.datasets import MissingData, load
+from vcl.lab.figures import average_accuracy
+from vcl.lab.folder import RunFolder, write_atomic
+from vcl.lab.plan import Plan
+from vcl.lab.progress import watching
+from vcl.lab.runner import run_method
+from vcl.lab.streams import Arrays, arrays
+
+
+def open_folder(plan: Plan, out: Path | None) -> RunFolder:
+    """The folder asked for, or a new one under runs/ named by experiment, preset and time."""
+    if out is None:
+        stem = f"{plan.experiment.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}"
+        out = next(
+            path
+            for number in range(1000)
+            if not (path := Path("runs") / f"{stem}{f'-{number}' if number else ''}").exists()
+        )
+    folder = RunFolder(out)
+    folder.create()
+    return folder
+
+
+def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Console) -> tuple[Plan, Arrays, str]:
+    """The plan's data, or the other plan with its data if that cannot be had; says which it is and where it is from."""
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
+    try:
+        found = load(plan.experiment.dataset, data, say=say)
+    except MissingData as error:
+        if other is None:
+            raise
+        say(f"{plan.experiment.dataset} cannot be had ({error}) Running {other.experiment.name} instead.")
+        plan, found = other, load(other.experiment.dataset, data, say=say)
+    say(f"{plan.experiment.name} on {found.name}: {found.origin}")
+    return plan, arrays(found), found.origin
+
+
+def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console) -> None:
+    """Run every method of the plan and leave the whole story in ``folder``."""
+    about = describe(plan, origin)
+    folder.describe(about)
+    began = perf_counter()
+    seconds: dict[str, float] = {}
+    with watching(console) as watch:
+        for entry in plan.methods:
+            start = perf_counter()
+            watch.begin(entry.name, plan.settings.tasks)
+            for done in run_method(plan, entry, data, watch.epoch):
+                folder.add(done.rows)
+                watch.task(done)
+            seconds[entry.name] = round(perf_counter() - start, 2)
+    lines = tables.cells(folder.rows, plan.experiment.paper)
+    total = perf_counter() - began
+    folder.describe({**about, "finished": now(), "seconds": seconds, "total_seconds": round(total, 2)})
+    title = f"{plan.experiment.name}, preset {plan.preset}, after {plan.settings.tasks} tasks"
+    write_atomic(folder.path / "table.md", f"# {title}\n\n{tables.markdown(lines)}")
+    figures = average_accuracy.draw(folder.rows, title, plan.experiment.paper, folder.path / "average-accuracy")
+    console.print(tables.terminal(title, lines))
+    console.print("Mean ± standard error over seeds. The paper's numbers are for its own settings (preset paper).")
+    console.print(
+        f"{total:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def describe(plan: Plan, origin: str) -> dict[str, Any]:
+    """Everything that made the numbers."""
+    return {
+        "command": shlex.join(["vcl", *sys.argv[1:]]),
+        "experiment": plan.experiment.name,
+        "preset": plan.preset,
+        "methods": [entry.name for entry in plan.methods],
+        "seeds": list(plan.seeds),
+        "settings": asdict(plan.settings),
+        "data": {"name": plan.experiment.dataset, "origin": origin},
+        "device": device_name(plan.device),
+        "versions": {"vcl": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "started": now(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def now() -> str:
+    """The time, for people and machines."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,97 @@
+"""The settings of a discriminative experiment, and how the command line changes them."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from math import exp
+from typing import Any, Literal
+
+from vcl.errors import VclError, unknown
+
+Preset = Literal["paper", "quick", "smoke"]
+PRESETS: tuple[Preset, ...] = ("paper", "quick", "smoke")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a run's numbers depend on, beside the experiment, the method, the seeds and the device."""
+
+    tasks: int
+    hidden: tuple[int, ...]
+    epochs: int
+    batch: int | None
+    """Examples a step; none takes the whole task."""
+    coreset: int
+    """Points kept of each task."""
+    coreset_epochs: int
+    coreset_batch: int | None
+    predictive: Literal["joint", "per-head"] = "joint"
+    lr: float = 1e-3
+    schedule: Literal["constant", "cosine"] = "constant"
+    draws: int = 10
+    estimator: Literal["local", "weights"] = "weights"
+    start: Literal["continue", "restart"] = "continue"
+    init_var: float = exp(-6)
+    init_sd: float = 0.1
+    prior_var: float = 1.0
+    predict_draws: int = 100
+    predict_estimator: Literal["local", "weights"] = "weights"
+    train_limit: int | None = None
+    """At most this many training examples a task; none takes all."""
+    test_limit: int | None = None
+    seeds: int = 10
+
+
+AT_LEAST_ONE = ("tasks", "epochs", "coreset_epochs", "draws", "predict_draws", "seeds", "coreset")
+ABOVE_ZERO = ("batch", "coreset_batch", "train_limit", "test_limit", "lr", "init_var", "init_sd", "prior_var")
+
+
+def override(settings: Settings, pairs: Sequence[str]) -> Settings:
+    """``settings`` with ``key=value`` pairs applied and checked."""
+    kinds = typing.get_type_hints(Settings)
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise VclError(f"--set {pair!r} is not of the form key=value, such as --set epochs=20.")
+        if key not in kinds:
+            raise unknown("setting", key, [field.name for field in fields(Settings)])
+        changes[key] = _parse(key, text, kinds[key])
+    changed = replace(settings, **changes)
+    check(changed)
+    return changed
+
+
+def check(settings: Settings) -> None:
+    """Raise one clear sentence unless every value can be run."""
+    for name in AT_LEAST_ONE:
+        if getattr(settings, name) < 1:
+            raise VclError(f"{name} is {getattr(settings, name)}; give at least 1.")
+    for name in ABOVE_ZERO:
+        value = getattr(settings, name)
+        if value is not None and not value > 0:
+            raise VclError(f"{name} is {value}; give a number above 0.")
+    if not settings.hidden or min(settings.hidden) < 1:
+        raise VclError(f"hidden is {settings.hidden}; give at least one layer of at least 1 unit, such as 100,100.")
+
+
+def _parse(key: str, text: str, kind: Any) -> Any:
+    options = typing.get_args(kind)
+    if typing.get_origin(kind) is Literal:
+        if text not in options:
+            raise unknown(key, text, options)
+        return text
+    if isinstance(kind, types.UnionType):
+        if text == "none":
+            return None
+        kind = options[0]
+    try:
+        if typing.get_origin(kind) is tuple:
+            return tuple(int(part) for part in text.split(","))
+        return kind(text)
+    except ValueError:
+        what = {int: "a whole number", float: "a number"}.get(kind, "whole numbers with commas between")
+        raise VclError(f"setting {key} takes {what}, not {text!r}.") from None

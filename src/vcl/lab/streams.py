@@ -1,0 +1,161 @@
+"""Task streams: the order in which data arrives, one task at a time, for R runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vcl.data import Data, Source, check_arrays, dataset
+from vcl.errors import VclError
+from vcl.lab.datasets import Dataset
+from vcl.recursion import Task
+from vcl.rng import Rng
+
+SHARED = "all"
+"""The head that every task speaks to in a single-head network."""
+
+
+class Arrays(NamedTuple):
+    """Training and test examples as tensors, images as uint8, and the names of the classes."""
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    classes: tuple[str, ...]
+
+    def to(self, device: torch.device | str) -> Arrays:
+        """On another device."""
+        train_x, train_y, test_x, test_y = (part.to(device) for part in self[:4])
+        return Arrays(train_x, train_y, test_x, test_y, self.classes)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """``size`` tasks, each made when asked for, so that only one task's training data is in memory."""
+
+    size: int
+    shape: tuple[int, ...]
+    """The shape of one input."""
+    make: Callable[[int], Task]
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self.make(number) for number in range(self.size))
+
+
+def arrays(data: Dataset) -> Arrays:
+    """A dataset as tensors."""
+    train_x, train_y, test_x, test_y = (
+        torch.from_numpy(part) for part in (data.train_x, data.train_y, data.test_x, data.test_y)
+    )
+    return Arrays(train_x, train_y, test_x, test_y, data.classes)
+
+
+def permuted(data: Arrays, tasks: int, rng: Rng, limit: int | None = None, test_limit: int | None = None) -> Stream:
+    """The pixels of every task, the first too, under a fixed random permutation of its own for each run; one head."""
+    train = data.train_x[:limit].flatten(1), data.train_y[:limit]
+    test = data.test_x[:test_limit].flatten(1), data.test_y[:test_limit]
+    width = train[0].shape[1]
+
+    def shuffle(x: Tensor, y: Tensor, order: Tensor, task: str) -> Data:
+        runs = order.shape[0]
+        stacked = torch.stack([x[:, row] for row in order.to(x.device)])
+        source = torch.zeros((), dtype=torch.int64, device=x.device).expand(runs, x.shape[0])
+        return Data(stacked, y.expand(runs, -1), source, (Source(task, SHARED),))
+
+    def make(number: int) -> Task:
+        name = f"permutation {number + 1}"
+        order = rng.at("permutation", number).per_run(lambda g: torch.randperm(width, generator=g))
+        heads = {SHARED: len(data.classes)}
+        return Task(name, shuffle(*train, order, name), shuffle(*test, order, name), heads)
+
+    return Stream(tasks, (width,), make)
+
+
+def split(
+    data: Arrays,
+    groups: Sequence[Sequence[int]],
+    runs: int,
+    single_head: bool = False,
+    limit: int | None = None,
+    test_limit: int | None = None,
+) -> Stream:
+    """One task per group of classes.
+
+    Multi-head: each task has a head of its own, its labels numbered within the group. Single-head: one head
+    over all classes. ``limit`` keeps the first examples of each task only.
+    """
+    seen = [c for group in groups for c in group]
+    if len(set(seen)) != len(seen) or not all(0 <= c < len(data.classes) for c in seen):
+        raise VclError(f"class groups {list(groups)} must name each of 0 to {len(data.classes) - 1} at most once.")
+
+    def part(x: Tensor, y: Tensor, group: Sequence[int], task: str, most: int | None) -> Data:
+        chosen = torch.isin(y, torch.tensor(list(group), device=y.device)).nonzero()[:most, 0]
+        labels = y[chosen]
+        if not single_head:
+            place = torch.zeros(len(data.classes), dtype=torch.int64, device=y.device)
+            place[torch.tensor(list(group), device=y.device)] = torch.arange(len(group), device=y.device)
+            labels = place[labels]
+        return dataset(x[chosen], labels, task, SHARED if single_head else task, runs)
+
+    def make(number: int) -> Task:
+        group = groups[number]
+        name = "/".join(data.classes[c] for c in group)
+        heads = {SHARED: len(data.classes)} if single_head else {name: len(group)}
+        train = part(data.train_x, data.train_y, group, name, limit)
+        return Task(name, train, part(data.test_x, data.test_y, group, name, test_limit), heads)
+
+    return Stream(len(groups), tuple(data.train_x.shape[1:]), make)
+
+
+def one_class_each(data: Arrays, runs: int, limit: int | None = None, test_limit: int | None = None) -> Stream:
+    """One class per task, over one head."""
+    groups = [(c,) for c in range(len(data.classes))]
+    return split(data, groups, runs, single_head=True, limit=limit, test_limit=test_limit)
+
+
+class UserTask(NamedTuple):
+    """One task of a user's own: numpy arrays or tensors, and how many classes (or targets) its head has."""
+
+    name: str
+    train_x: np.ndarray | Tensor
+    train_y: np.ndarray | Tensor
+    test_x: np.ndarray | Tensor
+    test_y: np.ndarray | Tensor
+    units: int
+    head: str = SHARED
+
+
+def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
+    """A user's own arrays, checked before any work starts: finite, and of one shape and dtype throughout."""
+    if not tasks:
+        raise VclError("a stream needs at least one task; none was given.")
+    made = [_user_task(task, runs) for task in tasks]
+    first = made[0].train
+    for task in made:
+        for kind, part in (("training", task.train), ("test", task.test)):
+            for name, ours, wanted in (("x", part.x, first.x), ("y", part.y, first.y)):
+                if ours.dtype != wanted.dtype or ours.shape[2:] != wanted.shape[2:]:
+                    raise VclError(
+                        f"task {task.name!r}: {kind} {name} is {ours.dtype} {tuple(ours.shape[2:])} an example, but the "
+                        f"first task has {wanted.dtype} {tuple(wanted.shape[2:])}; give all tasks the same."
+                    )
+    return Stream(len(made), tuple(first.x.shape[2:]), lambda number: made[number])
+
+
+def _user_task(task: UserTask, runs: int) -> Task:
+    def part(kind: str, x: np.ndarray | Tensor, y: np.ndarray | Tensor) -> Data:
+        inputs, labels = torch.as_tensor(x), torch.as_tensor(y)
+        check_arrays(inputs, labels, f"task {task.name!r}, {kind} data")
+        if not inputs.shape[0]:
+            raise VclError(f"task {task.name!r} has no {kind} examples; give at least one.")
+        labels = labels if labels.is_floating_point() else labels.long()
+        return dataset(inputs, labels, task.name, task.head, runs)
+
+    train, test = part("training", task.train_x, task.train_y), part("test", task.test_x, task.test_y)
+    return Task(task.name, train, test, {task.head: task.units})

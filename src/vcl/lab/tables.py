@@ -1,0 +1,66 @@
+"""Tables of results: for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from vcl.lab.results import Row, Summary, final, methods
+
+COLUMNS = (
+    "method",
+    "average accuracy %",
+    "paper %",
+    "forgetting %",
+    "log predictive",
+    "calibration error",
+    "seeds",
+)
+
+
+def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:
+    """One line per method: mean and standard error over seeds after the last task, beside the paper's number."""
+    lines: list[tuple[str, ...]] = []
+    for method in methods(rows):
+        measures = final(rows, method)
+        lines.append(
+            (
+                method,
+                _percent(measures["average accuracy"]),
+                f"{paper[method]:.1f}" if method in paper else "-",
+                _percent(measures["forgetting"]),
+                _plain(measures["log predictive"]),
+                _plain(measures["calibration error"]),
+                str(measures["average accuracy"].seeds),
+            )
+        )
+    return lines
+
+
+def terminal(title: str, lines: Sequence[Sequence[str]]) -> Table:
+    """For people at a terminal."""
+    table = Table(title=title, title_justify="left")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=name == "method")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """For documents."""
+    rule = ["---"] + ["---:"] * (len(COLUMNS) - 1)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (COLUMNS, rule, *lines))
+
+
+def _percent(value: Summary) -> str:
+    return _text(100 * value.mean, 100 * value.error, 2)
+
+
+def _plain(value: Summary) -> str:
+    return _text(value.mean, value.error, 3)
+
+
+def _text(mean: float, error: float, digits: int) -> str:
+    return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")

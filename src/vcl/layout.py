@@ -1,0 +1,90 @@
+"""The parameters theta as one flat vector: which slice is which tensor, and which head it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Params = Mapping[str, Tensor]
+
+HEAD = "heads."
+"""A parameter of head h is named ``heads.<h>.<rest>`` (theta^H_h); every other one is shared (theta^S)."""
+
+
+def head_of(name: str) -> str | None:
+    """The head that a parameter belongs to, or None for a shared one.
+
+    >>> head_of("heads.0/1.weight"), head_of("trunk.0.weight")
+    ('0/1', None)
+    """
+    return name[len(HEAD) :].rpartition(".")[0] if name.startswith(HEAD) else None
+
+
+class Layout(NamedTuple):
+    """Names and shapes in the order in which they stand in the flat vector. New heads go to the end."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each tensor."""
+        return tuple(prod(shape) for shape in self.shapes)
+
+    @property
+    def size(self) -> int:
+        """D, the length of theta."""
+        return sum(self.sizes)
+
+    def split(self, flat: Tensor) -> dict[str, Tensor]:
+        """The named tensors in ``flat`` [..., D], as views (one concatenation in the backward pass)."""
+        parts = torch.split(flat, list(self.sizes), dim=-1)
+        return {
+            name: part.reshape(*flat.shape[:-1], *shape)
+            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+        }
+
+    def join(self, params: Params, lead: int = 0) -> Tensor:
+        """The inverse of :meth:`split`; ``lead`` counts the leading axes that the tensors share."""
+        return torch.cat([params[name].flatten(lead) if shape else params[name].unsqueeze(-1)
+                          for name, shape in zip(self.names, self.shapes, strict=True)], dim=-1)  # fmt: skip
+
+    def touched(self, heads: Iterable[str]) -> Layout:
+        """The part that data of these heads can inform: the shared parameters and those heads' own."""
+        wanted = {None, *heads}
+        return self._only(head_of(name) in wanted for name in self.names)
+
+    def new(self, other: Layout) -> Layout:
+        """The part of ``other`` that is not here yet."""
+        return other._only(name not in self.names for name in other.names)
+
+    def extend(self, other: Layout) -> Layout:
+        """This layout with what is new in ``other`` behind it, so that old slices never move."""
+        new = self.new(other)
+        return Layout(self.names + new.names, self.shapes + new.shapes)
+
+    def places(self, part: Layout) -> Tensor:
+        """Positions of ``part``'s values in this flat vector."""
+        spans = self.split(torch.arange(self.size))
+        return torch.cat([spans[name].reshape(-1) for name in part.names])
+
+    def pick(self, flat: Tensor, part: Layout) -> Tensor:
+        """The values of ``part`` out of ``flat`` [..., D]."""
+        return flat if part == self else flat[..., self.places(part).to(flat.device)]
+
+    def put(self, flat: Tensor, part: Layout, values: Tensor) -> Tensor:
+        """``flat`` with the values of ``part`` replaced and every other one bitwise as it was."""
+        return values if part == self else flat.index_copy(-1, self.places(part).to(flat.device), values)
+
+    def append(self, flat: Tensor, grown: Layout, values: Tensor) -> Tensor:
+        """``flat`` [R, D] with what ``grown`` has beyond this layout behind it, out of ``values`` [1, grown.size]."""
+        new = grown.pick(values, self.new(grown))
+        return torch.cat([flat, new.expand(flat.shape[0], -1).to(flat)], dim=-1)
+
+    def _only(self, keep: Iterable[bool]) -> Layout:
+        pairs = [pair for pair, kept in zip(zip(self.names, self.shapes, strict=True), keep, strict=True) if kept]
+        return Layout(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))

@@ -1,0 +1,58 @@
+"""Measures of a continual learner, all from one matrix A[i, j]: accuracy on task j after learning task i.
+
+Rows are *after task i*, columns are *on task j*, both from 0; entries with j > i are not known and are NaN.
+Any leading axes (runs) stand in front: A [..., T, T].
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def average_accuracy(A: Tensor) -> Tensor:
+    """mean_{j <= i} A[i, j] after each task i: [..., T]. The paper's measure, at its last entry."""
+    return A.nanmean(-1)
+
+
+def forgetting(A: Tensor) -> Tensor:
+    """mean_{j < T-1} ( max_{i < T-1} A[i, j] - A[T-1, j] ): how far old tasks fell from their best."""
+    if A.shape[-1] < 2:
+        return torch.zeros(A.shape[:-2], dtype=A.dtype)
+    past = A[..., :-1, :-1].nan_to_num(nan=-torch.inf)
+    return (past.amax(-2) - A[..., -1, :-1]).mean(-1)
+
+
+def backward_transfer(A: Tensor) -> Tensor:
+    """mean_{j < T-1} ( A[T-1, j] - A[j, j] ): what later tasks did to a task since it was learned."""
+    if A.shape[-1] < 2:
+        return torch.zeros(A.shape[:-2], dtype=A.dtype)
+    return (A[..., -1, :-1] - A.diagonal(dim1=-2, dim2=-1)[..., :-1]).mean(-1)
+
+
+def accuracy(probabilities: Tensor, y: Tensor) -> Tensor:
+    """Share of examples whose most probable class is right: probabilities [..., N, C], y [..., N] -> [...]."""
+    return (probabilities.argmax(-1) == y).double().mean(-1)
+
+
+def log_predictive(probabilities: Tensor, y: Tensor) -> Tensor:
+    """mean_n log p(y^(n) | x^(n), D), from averaged probabilities; those below 1e-30 count as 1e-30."""
+    chosen = probabilities.double().gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    return chosen.clamp_min(1e-30).log().mean(-1)
+
+
+def brier(probabilities: Tensor, y: Tensor) -> Tensor:
+    """mean_n sum_c (p_c - [y = c])^2."""
+    truth = torch.nn.functional.one_hot(y, probabilities.shape[-1])
+    return (probabilities.double() - truth).square().sum(-1).mean(-1)
+
+
+def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> Tensor:
+    """Expected calibration error: sum_b (n_b / N) | accuracy_b - confidence_b | over equal bins of confidence."""
+    confidence, guess = probabilities.double().max(-1)
+    right = (guess == y).double()
+    # Bin b holds confidences in (b / bins, (b + 1) / bins].
+    place = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
+    gap = torch.zeros(*confidence.shape[:-1], bins, dtype=torch.float64, device=confidence.device)
+    gap.scatter_add_(-1, place, right - confidence)
+    return gap.abs().sum(-1) / confidence.shape[-1]

@@ -1,0 +1,49 @@
+"""Bayesian linear regression: the model whose posterior is known exactly, and so the oracle of the tests."""
+
+from __future__ import annotations
+
+from typing import final
+
+from torch import Tensor
+
+from vcl.data import Data, as_input
+from vcl.errors import VclError
+from vcl.gaussian import Gaussian, standard_normal
+from vcl.layout import Layout, Params
+from vcl.likelihood import Normal
+from vcl.models.base import Heads
+
+
+@final
+class LinearGaussian:
+    """y = w^T x + e, e ~ N(0, noise^2), w ~ N(0, prior_var I); appendix F of the paper."""
+
+    def __init__(self, inputs: int, noise: float = 1.0, prior_var: float = 1.0) -> None:
+        if noise <= 0 or prior_var <= 0:
+            raise VclError(f"noise is {noise} and prior_var is {prior_var}; both must be above 0.")
+        self.inputs = inputs
+        self.noise = noise
+        self.prior_var = prior_var
+
+    def prior(self, heads: Heads) -> Gaussian:
+        """N(0, prior_var I) over w; there is nothing that belongs to a head."""
+        return standard_normal(Layout(("w",), ((self.inputs,),)), self.prior_var)
+
+    def design(self, data: Data) -> tuple[Tensor, Tensor]:
+        """(X, y) [..., N, D] and [..., N] such that y = X w + e: what makes an exact posterior possible."""
+        return as_input(data.x), data.y
+
+    def log_lik(self, params: Params, data: Data) -> Tensor:
+        """log N(y; w^T x, noise^2)."""
+        return Normal(self.noise).log_prob((as_input(data.x) @ params["w"]).unsqueeze(-1), data.y)
+
+    def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """E[y] and E[y^2]."""
+        return Normal(self.noise).expectation((as_input(x) @ params["w"]).unsqueeze(-1))
+
+    def check(self, data: Data, heads: Heads) -> None:
+        """Rows of ``inputs`` values and one floating-point target each."""
+        what = f"task {data.sources[0].task!r}" if data.sources else "the task"
+        if tuple(data.x.shape[2:]) != (self.inputs,):
+            raise VclError(f"{what}: inputs have shape {tuple(data.x.shape[2:])}; this model takes ({self.inputs},).")
+        Normal(self.noise).check(data.y, 1, what)

@@ -1,0 +1,129 @@
+"""Any ``nn.Module`` as the shared part of a network, with linear heads that are added as tasks emerge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from vcl.data import Data, as_input
+from vcl.errors import VclError
+from vcl.gaussian import Gaussian, standard_normal
+from vcl.layout import HEAD, Layout, Params
+from vcl.likelihood import Likelihood
+from vcl.models.base import Heads
+
+TRUNK = "trunk."
+
+
+@final
+class Network:
+    """f_theta(x) = head_h( trunk(x) ), theta = {theta^S, theta^H_h}, with prior N(0, prior_var I).
+
+    ``trunk`` maps inputs [N, ...] to ``features`` values an example and is used as it is: its own parameter
+    values play no part, only its structure. A single-head network is one whose tasks all name the same head.
+    """
+
+    def __init__(self, trunk: nn.Module, features: int, likelihood: Likelihood, prior_var: float = 1.0) -> None:
+        refuse_unsound(trunk)
+        if prior_var <= 0:
+            raise VclError(f"prior_var is {prior_var}; a variance must be above 0.")
+        self.trunk = trunk
+        self.features = features
+        self.likelihood = likelihood
+        self.prior_var = prior_var
+
+    def layout(self, heads: Heads) -> Layout:
+        """The trunk's parameters (tied ones once), then each head's weight and bias."""
+        shapes = {TRUNK + name: tuple(value.shape) for name, value in self.trunk.named_parameters()}
+        for head, units in heads.items():
+            shapes[f"{HEAD}{head}.weight"] = (units, self.features)
+            shapes[f"{HEAD}{head}.bias"] = (units,)
+        return Layout(tuple(shapes), tuple(shapes.values()))
+
+    def prior(self, heads: Heads) -> Gaussian:
+        """N(0, prior_var I)."""
+        return standard_normal(self.layout(heads), self.prior_var)
+
+    def log_lik(self, params: Params, data: Data) -> Tensor:
+        """log p(y | theta, x), each example by its own head."""
+        features = self._features(params, data.x)
+        if len(data.heads) == 1:
+            return self.likelihood.log_prob(self._head(params, features, data.heads[0]), data.y)
+        # Heads are small beside the trunk: all examples go through each, and each example keeps its own answer.
+        owner = torch.tensor([data.heads.index(source.head) for source in data.sources], device=data.source.device)
+        mine = owner[data.source]
+        total = torch.zeros_like(mine, dtype=features.dtype)
+        for number, head in enumerate(data.heads):
+            output = self._head(params, features, head)
+            # A label of another head may be out of this head's range; its answer is not used.
+            y = data.y if data.y.is_floating_point() else data.y.clamp(max=output.shape[-1] - 1)
+            total = torch.where(mine == number, self.likelihood.log_prob(output, y), total)
+        return total
+
+    def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """The likelihood's moments at head ``head``."""
+        return self.likelihood.expectation(self._head(params, self._features(params, x), head))
+
+    def check(self, data: Data, heads: Heads) -> None:
+        """Labels must fit their heads, and the trunk must take the inputs."""
+        for position, source in enumerate(data.sources):
+            if source.head not in heads:
+                raise VclError(
+                    f"task {source.task!r} names the head {source.head!r}, which is not among {list(heads)}."
+                )
+            y = data.y if len(data.sources) == 1 else data.y[data.source == position][None]
+            self.likelihood.check(y, heads[source.head], f"task {source.task!r}")
+        if data.size:
+            self._check_input(data.x[0, :1])
+
+    def _check_input(self, x: Tensor) -> None:
+        params = {name: value.new_zeros(value.shape, device=x.device) for name, value in self.trunk.named_parameters()}
+        try:
+            with torch.no_grad():
+                shape = tuple(functional_call(self.trunk, params, as_input(x)).shape)
+        except RuntimeError as error:
+            raise VclError(
+                f"the network does not take inputs of shape {tuple(x.shape[1:])} and dtype {x.dtype}: {error}"
+            ) from error
+        if shape != (1, self.features):
+            raise VclError(f"the trunk gives {shape[1:]} values an example but features={self.features} was said.")
+
+    def _features(self, params: Params, x: Tensor) -> Tensor:
+        trunk = {name[len(TRUNK) :]: value for name, value in params.items() if name.startswith(TRUNK)}
+        features: Tensor = functional_call(self.trunk, trunk, as_input(x))
+        return features
+
+    def _head(self, params: Params, features: Tensor, head: str) -> Tensor:
+        return F.linear(features, params[f"{HEAD}{head}.weight"], params[f"{HEAD}{head}.bias"])
+
+
+def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
+    """The paper's trunk: fully connected layers with ReLU, over flattened inputs."""
+    sizes = [inputs, *hidden]
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def refuse_unsound(module: nn.Module) -> None:
+    """Raise one clear sentence if a layer cannot be treated soundly under a posterior over its weights."""
+    for name, layer in module.named_modules():
+        what = f"layer {name!r} ({type(layer).__name__})"
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) or getattr(layer, "track_running_stats", False):
+            raise VclError(
+                f"{what} keeps running statistics of the batches it saw, which no posterior covers and old tasks "
+                "would lose; use LayerNorm or GroupNorm instead."
+            )
+        if isinstance(layer, nn.RNNBase):
+            raise VclError(f"{what} has no batched form in torch; write the recurrence with Linear layers instead.")
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and layer.training:
+            raise VclError(
+                f"{what} adds noise of its own to the draws of the weights; remove it, or call .eval() on the module."
+            )

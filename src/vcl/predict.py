@@ -1,0 +1,88 @@
+"""p(y* | x*, D_{1:t}) = integral of q_t(theta) p(y* | theta, x*) d theta, by Monte Carlo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vcl.errors import VclError, unknown
+from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, plan
+from vcl.gaussian import Belief, Gaussian
+from vcl.layout import Params
+from vcl.models.base import Model
+from vcl.optimise import draw_noise
+from vcl.rng import Rng
+
+WEIGHTS_IN_FLIGHT = 2**26
+"""Drawn weights held at once, over runs and draws (256 MiB of float32)."""
+
+Sum = Callable[[Tensor], Tensor]
+"""From inputs [R, n, ...] to the sum over some draws of the prediction's moments [R, n, C]."""
+
+
+@torch.no_grad()
+def predict(
+    belief: Belief,
+    model: Model,
+    x: Tensor,
+    head: str,
+    rng: Rng,
+    draws: int = 100,
+    estimator: Estimator = "weights",
+    chunk: int = 500_000,
+) -> Tensor:
+    """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
+
+    Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in
+    flight at once. ``local`` shares the first layer between draws and gives every example its own noise; it
+    has the same expectation. A belief that is not mean-field always draws its weights. The work is done where
+    the belief is; x may be elsewhere.
+    """
+    if draws < 1 or chunk < 1:
+        raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    q = belief.restrict(belief.layout.touched([head]))
+    runs, device = x.shape[0], q.mean.device
+    generators = rng.generators(device)
+    at_once = max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size)))
+    block = max(1, chunk // (runs * at_once))
+    total = torch.zeros((), device=device)
+    for first in range(0, draws, at_once):
+        count = min(at_once, draws - first)
+        if estimator == "local" and isinstance(q, Gaussian):
+            add = _local(q, model, head, count, generators)
+        else:
+            add = _drawn(q, model, head, count, generators)
+        total = total + torch.cat([add(part.to(device)) for part in torch.split(x, block, dim=1)], dim=1)
+    return total / draws
+
+
+def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
+    """Some draws of all weights, shared by all inputs."""
+    noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
+    theta = q.layout.split(q.draw(noise))
+
+    def one(params: Params, x: Tensor) -> Tensor:
+        return model.predict(params, x, head)
+
+    each = torch.vmap(torch.vmap(one, in_dims=(0, None), randomness="error"), randomness="error")
+    return lambda x: each(theta, x).sum(1)
+
+
+def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
+    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere."""
+    var = q.log_var.exp()
+    params = q.layout.split(q.mean[0])
+
+    def one(params: Params, x: Tensor) -> Tensor:
+        return model.predict(params, x, head)
+
+    def add(x: Tensor) -> Tensor:
+        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local")
+        noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
+        return evaluate_draws(planned, one, q.layout, q.mean, var, noise, x).sum(1)
+
+    return add

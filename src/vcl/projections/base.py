@@ -1,0 +1,63 @@
+"""proj: from an intractable p*(theta) = q(theta) p(D | theta) to a tractable belief."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.gaussian import Belief, Gaussian
+from vcl.layout import Layout
+from vcl.models.base import Model
+from vcl.optimise import Report, silent
+from vcl.rng import Rng
+
+Q = TypeVar("Q", bound=Belief)
+
+
+class Target(NamedTuple, Generic[Q]):
+    """p*_t(theta) = q(theta) p(data | theta), not normalised; and the prior p(theta) = q_0(theta) that q began at."""
+
+    q: Q
+    model: Model
+    data: Data
+    prior: Gaussian
+
+
+class Projection(Protocol[Q]):
+    """q(theta) = proj(p*(theta)). Given no data it returns q itself."""
+
+    def initial(self, prior: Gaussian) -> Q:
+        """The prior as this projection's kind of belief."""
+        ...
+
+    def __call__(self, target: Target[Q], rng: Rng, report: Report = silent) -> Q:
+        """The tractable approximation of ``target``."""
+        ...
+
+
+def fresh(q: Belief, prior: Gaussian) -> list[str]:
+    """Names of the tensors of q that still stand at the prior: no data has informed them.
+
+    The prior's mean (all zeros) is a saddle point of a network's likelihood, so a fit must start elsewhere.
+    """
+    before = q.layout.split(prior.restrict(q.layout).mean.to(q.mean))
+    return [name for name, now in q.layout.split(q.mean).items() if bool((now == before[name]).all())]
+
+
+def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng) -> Tensor:
+    """``mean`` [R, D] with the tensors ``names`` drawn anew: normal, deviation ``sd``, truncated at two of them.
+
+    Each tensor draws from (seed, its own name), so heads still to come have no influence on those that are here.
+    """
+    values = layout.split(mean)
+    for name in names:
+        values[name] = rng.at("start", name).per_run(partial(_truncated_normal, values[name].shape[1:], sd)).to(mean)
+    return layout.join(values, lead=1)
+
+
+def _truncated_normal(shape: torch.Size, sd: float, generator: torch.Generator) -> Tensor:
+    return torch.nn.init.trunc_normal_(torch.empty(shape), 0.0, sd, -2 * sd, 2 * sd, generator=generator)

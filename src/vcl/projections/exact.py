@@ -1,0 +1,69 @@
+"""The exact posterior of a linear-Gaussian model: no projection error at all, so the oracle for everything else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.errors import VclError
+from vcl.gaussian import Gaussian
+from vcl.layout import Layout
+from vcl.models.linear import LinearGaussian
+from vcl.optimise import Report, silent
+from vcl.projections.base import Target
+from vcl.rng import Rng
+
+
+class FullGaussian(NamedTuple):
+    """N(theta; mean, precision^{-1}) for R runs: mean [R, D], precision [R, D, D]."""
+
+    layout: Layout
+    mean: Tensor
+    precision: Tensor
+
+    def grow(self, prior: Gaussian) -> FullGaussian:
+        """New parameters at the prior, independent of the old ones."""
+        layout = self.layout.extend(prior.layout)
+        new = self.layout.new(prior.layout).size
+        precision = torch.nn.functional.pad(self.precision, (0, new, 0, new))
+        diagonal = self.layout.append(torch.zeros_like(self.mean), prior.layout, (-prior.log_var).exp())
+        mean = self.layout.append(self.mean, prior.layout, prior.mean)
+        return FullGaussian(layout, mean, precision + torch.diag_embed(diagonal))
+
+    def restrict(self, part: Layout) -> FullGaussian:
+        """The marginal over ``part``: a block of the covariance."""
+        index = self.layout.places(part)
+        covariance = torch.linalg.inv(self.precision)[:, index][:, :, index]
+        return FullGaussian(part, self.mean[:, index], torch.linalg.inv(covariance))
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """mean + L^{-T} noise, where precision = L L^T."""
+        upper = torch.linalg.cholesky(self.precision).mT
+        flat = noise.reshape(noise.shape[0], -1, noise.shape[-1])
+        spread = torch.linalg.solve_triangular(upper, flat.mT, upper=True).mT
+        draws: Tensor = self.mean[:, None] + spread
+        return draws.reshape(noise.shape)
+
+
+@final
+class Exact:
+    """q_t = q_{t-1} p(D_t | theta) / Z_t itself, for a :class:`LinearGaussian` model."""
+
+    def initial(self, prior: Gaussian) -> FullGaussian:
+        """The prior, with its (diagonal) precision written out."""
+        return FullGaussian(prior.layout, prior.mean, torch.diag_embed((-prior.log_var).exp()))
+
+    def __call__(self, target: Target[FullGaussian], rng: Rng, report: Report = silent) -> FullGaussian:
+        """Precision += X^T X / s^2, and the mean that follows from Bayes' rule."""
+        q, model, data, _ = target
+        if not isinstance(model, LinearGaussian):
+            raise VclError(f"the exact projection knows linear-Gaussian models only, not {type(model).__name__}.")
+        if data.size == 0:
+            return q
+        X, y = model.design(data)
+        # Lambda_t = Lambda_{t-1} + X^T X / s^2;  Lambda_t m_t = Lambda_{t-1} m_{t-1} + X^T y / s^2
+        precision = q.precision + X.mT @ X / model.noise**2
+        shift = q.precision @ q.mean[..., None] + X.mT @ y[..., None] / model.noise**2
+        return FullGaussian(q.layout, torch.linalg.solve(precision, shift)[..., 0], precision)

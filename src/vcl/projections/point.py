@@ -1,0 +1,88 @@
+"""Maximum likelihood: the projection to a single theta, which keeps nothing of q and so forgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.gaussian import Gaussian, like_draws
+from vcl.layout import Layout
+from vcl.models.base import Model
+from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
+from vcl.projections.base import Target, fresh, small_random
+from vcl.rng import Rng
+
+
+class Point(NamedTuple):
+    """All mass at one theta [R, D]."""
+
+    layout: Layout
+    mean: Tensor
+
+    def grow(self, prior: Gaussian) -> Point:
+        """New parameters stand at the prior's mean until data informs them."""
+        return Point(self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean))
+
+    def restrict(self, part: Layout) -> Point:
+        """Those coordinates."""
+        return Point(part, self.layout.pick(self.mean, part))
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """The same theta every time."""
+        return like_draws(self.mean, noise).expand(noise.shape)
+
+
+@final
+class LogLikelihood:
+    """L(theta) = sum_n log p(y^(n) | theta, x^(n))."""
+
+    def __init__(self, model: Model, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+
+    def noise(self, batch: Data) -> int:
+        """None: theta is a point."""
+        return 0
+
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        """L(theta) of each run, estimated from a batch."""
+
+        def one_run(params: dict[str, Tensor], x: Tensor, y: Tensor, source: Tensor) -> Tensor:
+            return self.model.log_lik(params, Data(x, y, source, batch.sources))
+
+        each = torch.vmap(one_run, randomness="error")
+        return scaled_sum(each(self.layout.split(parameters[0]), batch.x, batch.y, batch.source), total)
+
+
+def maximum_likelihood(
+    model: Model, layout: Layout, start: Tensor, data: Data, ascent: Ascent, rng: Rng, report: Report = silent
+) -> Tensor:
+    """argmax_theta sum_n log p(y^(n) | theta, x^(n)), climbed from ``start`` [R, D]."""
+    (theta,) = ascend(LogLikelihood(model, layout), (start,), data, ascent, rng, report, "maximum likelihood")
+    return theta
+
+
+@final
+@dataclass(frozen=True)
+class MaximumLikelihood:
+    """theta_t = argmax_theta log p(D_t | theta), climbed from theta_{t-1}: fine-tuning, lambda_t = 0 in the paper."""
+
+    ascent: Ascent = field(default_factory=Ascent)
+    init_sd: float = 0.1
+
+    def initial(self, prior: Gaussian) -> Point:
+        """The prior's mean."""
+        return Point(prior.layout, prior.mean)
+
+    def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
+        """The maximiser over the parameters that the data touches; the others stay."""
+        q, model, data, prior = target
+        if data.size == 0:
+            return q
+        part = q.restrict(q.layout.touched(data.heads))
+        start = small_random(part.layout, fresh(part, prior), part.mean, self.init_sd, rng)
+        theta = maximum_likelihood(model, part.layout, start, data, self.ascent, rng, report)
+        return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

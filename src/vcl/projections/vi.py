@@ -1,0 +1,123 @@
+"""Variational KL: q_t = argmin_q KL( q(theta) || q_{t-1}(theta) p(D_t | theta) / Z_t ), the paper's eq. (1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.errors import VclError, unknown
+from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
+from vcl.gaussian import Gaussian, kl
+from vcl.layout import Params
+from vcl.models.base import Model
+from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
+from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.point import maximum_likelihood
+from vcl.rng import Rng
+
+Start = Literal["continue", "restart"]
+STARTS: tuple[Start, ...] = ("continue", "restart")
+
+
+@final
+class Elbo:
+    """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4)."""
+
+    def __init__(self, model: Model, previous: Gaussian, draws: int, estimator: Estimator) -> None:
+        self.model, self.previous = model, previous
+        self.draws, self.estimator = draws, estimator
+        self.plans: dict[int, Plan] = {}
+
+    def plan(self, batch: Data) -> Plan:
+        """How each parameter is treated in batches of this size; found by one recorded pass and kept."""
+        if batch.size not in self.plans:
+            one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
+            params = self.previous.layout.split(self.previous.mean[0])
+            self.plans[batch.size] = plan(lambda p: self.model.log_lik(p, one), params, batch.size, self.estimator)
+        return self.plans[batch.size]
+
+    def noise(self, batch: Data) -> int:
+        """S draws of the plan's noise."""
+        return self.draws * self.plan(batch).noise
+
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        """L(q) of each run, by Monte Carlo over S draws and one batch."""
+        q = Gaussian(self.previous.layout, *parameters)
+        return scaled_sum(self.expected_log_lik(q, batch, noise), total) - kl(q, self.previous)
+
+    def expected_log_lik(self, q: Gaussian, batch: Data, noise: Tensor) -> Tensor:
+        """E_q log p(y^(n) | theta, x^(n)) of each example [R, B]: the average over S draws."""
+
+        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
+            return self.model.log_lik(params, Data(x, y, source, batch.sources))
+
+        tape = noise.view(noise.shape[0], self.draws, -1)
+        values = (batch.x, batch.y, batch.source)
+        return evaluate_draws(self.plan(batch), log_lik, q.layout, q.mean, q.log_var.exp(), tape, *values).mean(1)
+
+
+@final
+@dataclass(frozen=True)
+class VariationalKL:
+    """Maximise the lower bound over mean and log variance, by Adam on Monte Carlo gradients.
+
+    Parameters that data has informed start at q_{t-1} (``continue``); those still at the prior start at small
+    random means with variance ``init_var``, and if that is all of them (the first task) at the maximum-likelihood
+    solution. ``restart`` starts every parameter at small random means, at every task, with q_{t-1} as the prior only.
+    """
+
+    ascent: Ascent = field(default_factory=Ascent)
+    draws: int = 10
+    estimator: Estimator = "weights"
+    start: Start = "continue"
+    init_var: float = exp(-6)
+    init_sd: float = 0.1
+    ml_start: bool = True
+    ml_ascent: Ascent | None = None
+    """How to climb to the maximum-likelihood start; None: as in the fit itself."""
+
+    def initial(self, prior: Gaussian) -> Gaussian:
+        """q_0 = p."""
+        return prior
+
+    def check(self) -> None:
+        """Raise one clear sentence unless these settings can be run."""
+        self.ascent.check()
+        if self.draws < 1:
+            raise VclError(f"draws is {self.draws}; give at least 1.")
+        if not self.init_var > 0:
+            raise VclError(f"init_var is {self.init_var}; a variance must be above 0.")
+        if self.estimator not in ESTIMATORS:
+            raise unknown("estimator", self.estimator, ESTIMATORS)
+        if self.start not in STARTS:
+            raise unknown("start", self.start, STARTS)
+
+    def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
+        """The maximiser over the parameters that the data touches; the others stay, bit for bit."""
+        self.check()
+        q, model, data, _ = target
+        if data.size == 0:
+            return q
+        previous = q.restrict(q.layout.touched(data.heads))
+        first = self.first(previous, target, rng, report)
+        elbo = Elbo(model, previous, self.draws, self.estimator)
+        ends = ascend(elbo, (first.mean, first.log_var), data, self.ascent, rng, report, "variational fit")
+        return q.merge(Gaussian(previous.layout, *ends))
+
+    def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
+        """Where the climb starts."""
+        layout = previous.layout
+        new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
+        mean = small_random(layout, new, previous.mean, self.init_sd, rng)
+        if self.start == "continue" and self.ml_start and len(new) == len(layout.names):
+            ascent = self.ml_ascent or self.ascent
+            mean = maximum_likelihood(target.model, layout, mean, target.data, ascent, rng.at("ml"), report)
+        log_vars = layout.split(previous.log_var)
+        for name in new:
+            log_vars[name] = torch.full_like(log_vars[name], log(self.init_var))
+        return Gaussian(layout, mean, layout.join(log_vars, lead=1))

@@ -1,0 +1,123 @@
+"""Algorithm 1 of the paper, coreset VCL, for any projection and any coreset rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+import torch
+
+from vcl.coresets import CoresetRule
+from vcl.data import Data
+from vcl.errors import NonFiniteError, VclError
+from vcl.gaussian import Belief
+from vcl.models.base import Heads, Model
+from vcl.optimise import Report, silent
+from vcl.projections.base import Projection, Target
+from vcl.rng import Rng
+
+Q = TypeVar("Q", bound=Belief)
+
+Predictive = Literal["joint", "per-head"]
+PREDICTIVES: tuple[Predictive, ...] = ("joint", "per-head")
+
+
+class Task(NamedTuple):
+    """D_t, the test data that goes with it, and the heads it speaks to with their sizes."""
+
+    name: str
+    train: Data
+    test: Data
+    heads: Heads
+
+
+class State(NamedTuple, Generic[Q]):
+    """All that continues after task t: q~_t, q_t (by head), C_t, and the heads met so far.
+
+    ``predictive[h]`` is the belief to predict with at head h. It is never propagated.
+    """
+
+    t: int
+    heads: Heads
+    propagated: Q
+    predictive: Mapping[str, Q]
+    coreset: Data | None
+
+
+@dataclass(frozen=True)
+class Method(Generic[Q]):
+    """A continual learner: a projection, a coreset rule, and how the coreset enters the prediction."""
+
+    project: Projection[Q]
+    choose: CoresetRule
+    refit: Projection[Q]
+    """The projection of the coreset: the same kind, possibly with other epochs or another batch."""
+    predictive: Predictive = "joint"
+
+
+def initial(model: Model, method: Method[Q], runs: int, device: torch.device | str = "cpu") -> State[Q]:
+    """C_0 = {}, q~_0 = p."""
+    prior = model.prior({}).to(device).expand(runs)
+    return State(0, {}, method.project.initial(prior), {}, None)
+
+
+def recursion(
+    state: State[Q],
+    tasks: Iterable[Task],
+    model: Model,
+    method: Method[Q],
+    rng: Rng,
+    report: Report = silent,
+) -> Iterator[State[Q]]:
+    """Algorithm 1: one state per task, each from the one before and the task's own data alone."""
+    for task in tasks:
+        t = state.t + 1
+        heads = _met(state.heads, task)
+        model.check(task.train, heads)
+        prior = model.prior(heads)
+        purpose = rng.at("task", t)
+        q = state.propagated.grow(prior)  # unseen heads stand at the prior
+        # C_t <- update the coreset using C_{t-1} and D_t
+        old = task.train.empty() if state.coreset is None else state.coreset
+        coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
+        with _naming(task, t):
+            # q~_t <- proj( q~_{t-1} p(D_t u C_{t-1} \ C_t | theta) )
+            q = method.project(Target(q, model, rest, prior), purpose.at("propagate"), report)
+            # q_t <- proj( q~_t p(C_t | theta) ), only used for prediction, and not propagation
+            predictive = _predictive(method, Target(q, model, coreset, prior), heads, purpose.at("predict"), report)
+        state = State(t, heads, q, predictive, coreset)
+        yield state
+
+
+def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, report: Report) -> dict[str, Q]:
+    """q_t at each head: one fit of all of C_t, or (appendix B) one fit per head, of that head's points alone."""
+    if method.predictive == "joint":
+        q = method.refit(target, rng, report)
+        return dict.fromkeys(heads, q)
+    fits = {}
+    for head in heads:
+        mine = target.data.where([source for source in target.data.sources if source.head == head])
+        fits[head] = method.refit(target._replace(data=mine), rng.at(head), report).restrict(
+            target.q.layout.touched([head])
+        )
+    return fits
+
+
+def _met(heads: Heads, task: Task) -> Heads:
+    for head, units in task.heads.items():
+        if heads.get(head, units) != units:
+            raise VclError(
+                f"task {task.name!r} gives head {head!r} {units} outputs but it was met with "
+                f"{heads[head]}; use a new name."
+            )
+    return {**heads, **task.heads}
+
+
+@contextmanager
+def _naming(task: Task, t: int) -> Iterator[None]:
+    try:
+        yield
+    except NonFiniteError as error:
+        raise NonFiniteError(f"task {t} ({task.name}): {error}") from error

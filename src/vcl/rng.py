@@ -1,0 +1,37 @@
+"""Randomness as a value: every generator follows from (seed, purpose), so there is nothing to store or to leak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Rng(NamedTuple):
+    """One seed per run and the purpose so far. No global generator is ever seeded or used.
+
+    Run r of a stack draws from generators that know its own seed only, so a stack of runs gives each seed
+    what it would get alone. The same seed and purpose always give the same numbers on the same device.
+    """
+
+    seeds: tuple[int, ...]
+    purpose: tuple[str, ...] = ()
+
+    def at(self, *purpose: object) -> Rng:
+        """The randomness for a purpose within this one, e.g. ``rng.at("task", 3).at("coreset")``."""
+        return Rng(self.seeds, self.purpose + tuple(str(part) for part in purpose))
+
+    def generators(self, device: torch.device | str = "cpu") -> tuple[torch.Generator, ...]:
+        """One fresh generator per run."""
+        return tuple(torch.Generator(device).manual_seed(self._number(seed)) for seed in self.seeds)
+
+    def per_run(self, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
+        """``draw`` called with each run's own generator (on the CPU), stacked to [R, ...]."""
+        return torch.stack([draw(generator) for generator in self.generators()])
+
+    def _number(self, seed: int) -> int:
+        text = "\x1f".join((str(seed), *self.purpose))
+        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
