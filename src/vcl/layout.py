@@ -70,7 +70,7 @@ class Layout(NamedTuple):
     def places(self, part: Layout) -> Tensor:
         """Positions of ``part``'s values in this flat vector."""
         spans = self.split(torch.arange(self.size))
-        return torch.cat([spans[name].reshape(-1) for name in part.names])
+        return torch.cat([torch.arange(0), *(spans[name].reshape(-1) for name in part.names)])
 
     def pick(self, flat: Tensor, part: Layout) -> Tensor:
         """The values of ``part`` out of ``flat`` [..., D]."""

@@ -142,8 +142,8 @@ def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
             for name, ours, wanted in (("x", part.x, first.x), ("y", part.y, first.y)):
                 if ours.dtype != wanted.dtype or ours.shape[2:] != wanted.shape[2:]:
                     raise VclError(
-                        f"task {task.name!r}: {kind} {name} is {ours.dtype} {tuple(ours.shape[2:])} an example, but the "
-                        f"first task has {wanted.dtype} {tuple(wanted.shape[2:])}; give all tasks the same."
+                        f"task {task.name!r}: {kind} {name} is {ours.dtype} {tuple(ours.shape[2:])} an example, but "
+                        f"the first task has {wanted.dtype} {tuple(wanted.shape[2:])}; give all tasks the same."
                     )
     return Stream(len(made), tuple(first.x.shape[2:]), lambda number: made[number])
 
