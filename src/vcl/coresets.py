@@ -7,6 +7,7 @@ from typing import Protocol, final
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vcl.data import Data, concat
 from vcl.errors import VclError
@@ -137,18 +138,18 @@ def _k_center(x: Tensor, k: int) -> Tensor:
 
 def _distances(x: Tensor) -> _Distance:
     """Squared distances of all points to one of them, exactly for pixels and in float64 for other numbers."""
-    width = x.shape[1]
-    if x.dtype != torch.uint8 or width > EXACT_WIDTH:
+    x = x[:, (x != x[0]).any(0)]  # a pixel that never changes (MNIST's border) tells no points apart
+    if x.dtype != torch.uint8 or x.shape[1] > EXACT_WIDTH:
         points = x.double()
         return lambda center: (points - points[center]).square().sum(1)
     # |x - c|^2 = |x|^2 + |c|^2 - 2 x.c, in whole numbers. A product x.c may pass 2^24, where float32 stops being
     # exact, so c is cut in two digits to base 16: both products stay below 2^24 and share one pass over x.
     points = x.float()
-    digits = torch.stack([x // 16, x % 16], dim=-1).float()
-    norms = points.double().square().sum(1)
+    norms = points.square().sum(1, dtype=torch.float64)
 
     def distance(center: Tensor) -> Tensor:
-        high, low = (points @ digits[center]).double().unbind(1)
+        digits = torch.stack([x[center] // 16, x[center] % 16]).float()
+        high, low = F.linear(points, digits).double().unbind(1)
         return norms + norms[center] - 2 * (16 * high + low)
 
     return distance

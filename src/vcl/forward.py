@@ -24,12 +24,10 @@ from torch.overrides import TorchFunctionMode
 
 from vcl.errors import VclError, unknown
 from vcl.layout import Layout, Params
+from vcl.rows import TINY, local_rows, theta_rows
 
 Estimator = Literal["local", "weights"]
 ESTIMATORS: tuple[Estimator, ...] = ("local", "weights")
-
-TINY = 1e-16
-"""Added to variances before a square root, whose gradient at 0 (a dead input, no bias) would be NaN."""
 
 Function = Callable[[Params], Tensor]
 """Anything computed from one theta: log-likelihoods of a batch, or outputs."""
@@ -41,10 +39,14 @@ class Plan(NamedTuple):
     drawn: tuple[str, ...]
     local: tuple[str, ...]
     noise: int
+    row_wise: bool
 
 
-def plan(function: Function, params: Params, examples: int, estimator: Estimator) -> Plan:
-    """Run ``function`` once, on the parameters of one run, and decide by what it does with them."""
+def plan(function: Function, params: Params, examples: int, estimator: Estimator, row_wise: bool = False) -> Plan:
+    """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
+
+    ``row_wise`` promises a network as :mod:`vcl.rows` describes it, which takes the fast way.
+    """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
     recorder = _Recorder(params, examples)
@@ -61,7 +63,8 @@ def plan(function: Function, params: Params, examples: int, estimator: Estimator
     # A bias may be local only where its weight is: otherwise its layer is an ordinary linear layer.
     orphans = [bias for weight, bias in recorder.pairs if bias in local and weight not in local]
     drawn, local = drawn + orphans, [name for name in local if name not in orphans]
-    return Plan(tuple(drawn), tuple(local), sum(units) + sum(params[name].numel() for name in drawn))
+    noise = sum(units) + sum(params[name].numel() for name in drawn)
+    return Plan(tuple(drawn), tuple(local), noise, row_wise and not (drawn and local))
 
 
 def evaluate(plan: Plan, function: Function, mean: Params, var: Params, noise: Tensor) -> Tensor:
@@ -91,16 +94,39 @@ def evaluate_draws(
     first layer's moments, is computed once for all of them, because only the noise has an axis of draws.
     """
 
+    means, variances = layout.split(mean), layout.split(var)
+    if plan.row_wise and plan.local:
+        return local_rows(function, means, variances, noise, *batch)
+    if plan.row_wise:
+        return theta_rows(function, _draw_all(plan, means, variances, noise), *batch)
+
     def one_draw(mean: Params, var: Params, noise: Tensor, *batch: Tensor) -> Tensor:
         return evaluate(plan, lambda params: function(params, *batch), mean, var, noise)
 
     # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
-    if noise.shape[1] == 1:  # one draw needs no axis of its own, and is a tenth faster without
-        only = torch.vmap(one_draw, randomness="error")
-        return only(layout.split(mean), layout.split(var), noise[:, 0], *batch).unsqueeze(1)
-    rest = (None,) * len(batch)
-    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *rest), randomness="error")
-    return torch.vmap(draws, randomness="error")(layout.split(mean), layout.split(var), noise, *batch)
+    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *(None,) * len(batch)), randomness="error")
+    return torch.vmap(draws, randomness="error")(means, variances, noise, *batch)
+
+
+def evaluate_thetas(
+    function: Callable[..., Tensor], layout: Layout, theta: Tensor, row_wise: bool, *batch: Tensor
+) -> Tensor:
+    """``function(params, *batch)`` at given parameters theta [R, S, D], for each of ``batch`` [R, ...]: [R, S, ...]."""
+    if row_wise:
+        return theta_rows(function, layout.split(theta), *batch)
+    draws = torch.vmap(function, in_dims=(0, *(None,) * len(batch)), randomness="error")
+    return torch.vmap(draws, randomness="error")(layout.split(theta), *batch)
+
+
+def _draw_all(plan: Plan, mean: Params, var: Params, noise: Tensor) -> dict[str, Tensor]:
+    """theta = mu + sigma * noise for every run and draw: each tensor [R, S, ...]."""
+    theta, position = {}, 0
+    for name in plan.drawn:
+        shape = mean[name].shape
+        start, position = position, position + prod(shape[1:])
+        piece = noise[..., start:position].view(*noise.shape[:2], *shape[1:])
+        theta[name] = torch.addcmul(mean[name].unsqueeze(1), var[name].sqrt().unsqueeze(1), piece)
+    return theta
 
 
 class _Tape:

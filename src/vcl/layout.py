@@ -44,7 +44,7 @@ class Layout(NamedTuple):
         """The named tensors in ``flat`` [..., D], as views (one concatenation in the backward pass)."""
         parts = torch.split(flat, list(self.sizes), dim=-1)
         return {
-            name: part.reshape(*flat.shape[:-1], *shape)
+            name: part.reshape((*flat.shape[:-1], *shape))
             for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
         }
 

@@ -114,7 +114,7 @@ def ascend(
             values.append(step(None if index is None else index[:, first : first + batch]))
             done += 1
         value = torch.stack(values).mean(0)
-        _check_finite(value, parameters, what, epoch, settings)
+        _check_finite(value, parameters, what, epoch, settings, rng)
         report(Progress(what, epoch, settings.epochs, value))
     return tuple(value.detach() for value in parameters)
 
@@ -143,7 +143,10 @@ class _Eager:
         on_gpu = self.device.type == "cuda"
         # On a GPU the rate is a tensor, so that a captured step sees it change.
         self.lr = torch.tensor(lr, device=self.device) if on_gpu else lr
-        self.adam = torch.optim.Adam(parameters, lr=self.lr, fused=True, capturable=on_gpu)
+        # Each run is a tensor of its own to Adam: the fused kernel rounds the last few elements of a tensor
+        # differently, and a run must end at the same bits whatever stands beside it.
+        self.rows = [row for parameter in parameters for row in parameter.detach().unbind(0)]
+        self.adam = torch.optim.Adam(self.rows, lr=self.lr, fused=True, capturable=on_gpu)
 
     def rate(self, lr: float) -> None:
         if isinstance(self.lr, Tensor):
@@ -155,10 +158,9 @@ class _Eager:
         batch = self.data if index is None else gather(self.data, index)
         noise = draw_noise(self.objective.noise(batch), self.generators, self.parameters[0])
         value = self.objective(self.parameters, batch, self.data.size, noise)
-        for parameter, gradient in zip(
-            self.parameters, torch.autograd.grad(-value.sum(), self.parameters), strict=True
-        ):
-            parameter.grad = gradient
+        gradients = torch.autograd.grad(-value.sum(), self.parameters)
+        for row, gradient in zip(self.rows, (row for g in gradients for row in g.unbind(0)), strict=True):
+            row.grad = gradient
         self.adam.step()
         return value.detach()
 
@@ -234,11 +236,13 @@ def draw_noise(size: int, generators: tuple[torch.Generator, ...], like: Tensor)
     return noise
 
 
-def _check_finite(value: Tensor, parameters: tuple[Tensor, ...], what: str, epoch: int, settings: Ascent) -> None:
+def _check_finite(
+    value: Tensor, parameters: tuple[Tensor, ...], what: str, epoch: int, settings: Ascent, rng: Rng
+) -> None:
     fine = value.isfinite() & torch.stack([p.detach().isfinite().flatten(1).all(1) for p in parameters]).all(0)
     if not bool(fine.all()):
-        bad = (~fine).nonzero()[:, 0].tolist()
+        bad = ", ".join(str(seed) for seed, good in zip(rng.seeds, fine.tolist(), strict=True) if not good)
         raise NonFiniteError(
-            f"{what} became non-finite in epoch {epoch} of {settings.epochs} (runs {bad}): the learning rate "
+            f"{what} became non-finite in epoch {epoch} of {settings.epochs} (seed {bad}): the learning rate "
             f"{settings.lr:g} is probably too large for this data; lower it, or scale the inputs."
         )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vcl.errors import VclError, unknown
-from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, plan
+from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
 from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Params
 from vcl.models.base import Model
@@ -63,13 +63,12 @@ def predict(
 def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
     """Some draws of all weights, shared by all inputs."""
     noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
-    theta = q.layout.split(q.draw(noise))
+    theta = q.draw(noise)
 
     def one(params: Params, x: Tensor) -> Tensor:
         return model.predict(params, x, head)
 
-    each = torch.vmap(torch.vmap(one, in_dims=(0, None), randomness="error"), randomness="error")
-    return lambda x: each(theta, x).sum(1)
+    return lambda x: evaluate_thetas(one, q.layout, theta, model.row_wise, x).sum(1)
 
 
 def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
@@ -81,7 +80,7 @@ def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[t
         return model.predict(params, x, head)
 
     def add(x: Tensor) -> Tensor:
-        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local")
+        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", model.row_wise)
         noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
         return evaluate_draws(planned, one, q.layout, q.mean, var, noise, x).sum(1)
 

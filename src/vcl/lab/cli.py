@@ -21,6 +21,9 @@ app.command("run")(run.run)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
 
+INTERRUPTED = 130
+"""The exit code that typer turns Ctrl-C into."""
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -44,9 +47,7 @@ def main() -> None:
     except VclError as error:
         typer.echo(f"vcl: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("vcl: stopped; what was finished is kept.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
-        sys.exit(1)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            typer.echo("vcl: stopped; what was finished is kept.", err=True)
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -68,29 +69,45 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
     )
     table = Table("method", "steps", "about", "memory")
     for each in estimate(plan, data):
-        table.add_row(each.method, f"{each.steps:,}", _span(each.seconds), f"{each.gigabytes:.2f} GB")
+        table.add_row(
+            each.method,
+            f"{each.steps:,}",
+            _span(each.seconds),
+            f"{each.gigabytes:.2f} GB" if each.gigabytes >= 0.01 else "< 0.01 GB",
+        )
     console.print(table)
-    console.print("Time of the fits, from a few real steps each; evaluation comes on top. Nothing was run or written.")
+    console.print(
+        "Time of the fits, from a few real steps each; evaluation comes on top. No results were made or written."
+    )
 
 
-def fits(method: Method[Any], task: Task, tasks: int, seeds: tuple[int, ...]) -> list[Fit]:
-    """The fits of a whole stream whose tasks are as large as ``task``, by asking the coreset rule."""
+def check_coresets(plan: Plan, data: Arrays) -> None:
+    """Raise one clear sentence, before any training, unless every task is large enough for every method's coreset."""
+    tasks = plan.experiment.stream(data, plan.settings, Rng(plan.seeds[:1]))
+    sizes = [task.train.size for task in tasks]
+    for entry in plan.methods:
+        fits(entry.build(plan.settings), sizes)
+
+
+def fits(method: Method[Any], sizes: Sequence[int]) -> list[Fit]:
+    """The fits of a whole stream of tasks of these sizes, by asking the coreset rule."""
     made = []
     coreset: Data | None = None
-    for t in range(1, tasks + 1):
+    propagated = False
+    for t, size in enumerate(sizes, start=1):
         # One pixel an example is enough to learn how many points a rule keeps.
-        new = dataset(torch.zeros(task.train.size, 1), torch.zeros(task.train.size), str(t), str(t))
+        new = dataset(torch.zeros(size, 1), torch.zeros(size), str(t), str(t))
         coreset, rest = method.choose(coreset or new.empty(), new, Rng((0,)))
-        made.append(Fit(method.project, rest.size, first=t == 1))
+        made.append(Fit(method.project, rest.size, first=not propagated))
+        propagated = propagated or rest.size > 0
         parts = [coreset] if method.predictive == "joint" else [coreset.where([s]) for s in coreset.sources]
-        propagated = any(fit.examples for fit in made if fit.project is method.project)
         made += [Fit(method.refit, part.size, first=not propagated) for part in parts]
     return [fit for fit in made if fit.examples]
 
 
 def _one(plan: Plan, entry: MethodEntry, stream: Stream) -> Estimate:
     task, model, method = stream.make(0), network(plan, stream.shape), entry.build(plan.settings)
-    planned = fits(method, task, stream.size, plan.seeds)
+    planned = fits(method, [task.train.size] * stream.size)  # the others are about as large as the first
     kinds = {(id(fit.project), fit.batch, fit.first): fit for fit in planned}
     cost = {key: _step_seconds(fit, task, model, plan) for key, fit in kinds.items()}
     seconds = sum(cost[id(fit.project), fit.batch, fit.first] * fit.steps for fit in planned)
@@ -133,6 +150,8 @@ def _bytes(data: Data) -> int:
 
 
 def _span(seconds: float) -> str:
+    if seconds < 1:
+        return "< 1 s"
     return (
         f"{seconds:.0f} s"
         if seconds < 120

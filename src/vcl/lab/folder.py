@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[Row] = []
+        self.made = False
 
     def create(self) -> None:
         """Make the folder, refusing one that holds anything, before any work starts."""
@@ -30,12 +32,20 @@ class RunFolder:
                     f"{self.path} already holds other results; give --out a folder that is new or empty. "
                     "Nothing was changed."
                 )
+            self.made = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.path / ROWS, to_csv([]))
         except OSError as error:
-            raise VclError(
-                f"cannot write to {self.path} ({error.strerror}); give --out a folder that you may write."
-            ) from error
+            raise _refused(self.path, error) from error
+        write_atomic(self.path / ROWS, to_csv([]))
+
+    def drop_if_bare(self) -> None:
+        """Take back a folder that has no rows yet, so that a run that failed early is not in the way of the next."""
+        if not self.rows:
+            with suppress(OSError):
+                for name in (ROWS, ABOUT):
+                    (self.path / name).unlink(missing_ok=True)
+                if self.made:
+                    self.path.rmdir()
 
     def describe(self, about: dict[str, Any]) -> None:
         """Write what this run is."""
@@ -49,6 +59,13 @@ class RunFolder:
 
 def write_atomic(path: Path, text: str) -> None:
     """Write ``text`` so that a reader, or a crash, finds the old file or the new one and nothing between."""
+    try:
+        _write(path, text)
+    except OSError as error:
+        raise _refused(path.parent, error) from error
+
+
+def _write(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:
@@ -60,3 +77,7 @@ def write_atomic(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _refused(path: Path, error: OSError) -> VclError:
+    return VclError(f"cannot write to {path} ({error.strerror}); give --out a folder that you may write.")

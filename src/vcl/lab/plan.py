@@ -45,6 +45,8 @@ def make_plan(
     if seeds is not None:
         if seeds < 1:
             raise VclError(f"--seeds is {seeds}; give at least 1.")
+        if any(change.startswith("seeds=") for change in changes):
+            raise VclError("both --seeds and --set seeds=… were given; give one of them.")
         settings = replace(settings, seeds=seeds)
     return Plan(chosen, entries, known, override(settings, changes), choose_device(device))
 

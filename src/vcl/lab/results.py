@@ -48,6 +48,8 @@ def read_csv(path: Path) -> list[Row]:
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ()) != Row._fields:
+                raise ValueError(f"its columns are {reader.fieldnames}")
             return [
                 Row(r["method"], int(r["seed"]), int(r["after"]), int(r["on"]), r["metric"], float(r["value"]))
                 for r in reader

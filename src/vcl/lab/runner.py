@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from vcl.errors import NonFiniteError
 from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
@@ -80,6 +81,11 @@ def evaluate(plan: Plan, entry: MethodEntry, model: Network, state: State[Any], 
             plan.settings.predict_estimator,
             chunk=500_000 if plan.device.type == "cpu" else 20_000_000,
         )
+        if not bool(probabilities.isfinite().all()):  # their argmax would pass for an accuracy
+            raise NonFiniteError(
+                f"task {state.t} ({met[-1].name}): the predictions on task {number} ({task.name}) are not finite; the "
+                f"learning rate {plan.settings.lr:g} is probably too large; lower it, or scale the inputs."
+            )
         for metric, measure in METRICS.items():
             values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
             rows += [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from rich.console import Console
 from vcl import __version__
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
+from vcl.lab.estimate import check_coresets
 from vcl.lab.figures import average_accuracy
 from vcl.lab.folder import RunFolder, write_atomic
 from vcl.lab.plan import Plan
@@ -25,8 +28,9 @@ from vcl.lab.runner import run_method
 from vcl.lab.streams import Arrays, arrays
 
 
-def open_folder(plan: Plan, out: Path | None) -> RunFolder:
-    """The folder asked for, or a new one under runs/ named by experiment, preset and time."""
+@contextmanager
+def open_folder(plan: Plan, out: Path | None) -> Iterator[RunFolder]:
+    """The folder asked for, or a new one under runs/ named by experiment, preset and time; gone if no rows come."""
     if out is None:
         stem = f"{plan.experiment.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}"
         out = next(
@@ -36,7 +40,10 @@ def open_folder(plan: Plan, out: Path | None) -> RunFolder:
         )
     folder = RunFolder(out)
     folder.create()
-    return folder
+    try:
+        yield folder
+    finally:
+        folder.drop_if_bare()
 
 
 def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Console) -> tuple[Plan, Arrays, str]:
@@ -58,6 +65,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
 
 def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console) -> None:
     """Run every method of the plan and leave the whole story in ``folder``."""
+    check_coresets(plan, data)
     about = describe(plan, origin)
     folder.describe(about)
     began = perf_counter()
@@ -74,10 +82,12 @@ def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: C
     total = perf_counter() - began
     folder.describe({**about, "finished": now(), "seconds": seconds, "total_seconds": round(total, 2)})
     title = f"{plan.experiment.name}, preset {plan.preset}, after {plan.settings.tasks} tasks"
-    write_atomic(folder.path / "table.md", f"# {title}\n\n{tables.markdown(lines)}")
+    note = tables.explain(folder.rows, plan.experiment.paper)
+    made = f"`{about['command']}`, vcl {__version__}, torch {torch.__version__}, {about['device']}, {total:.0f} s"
+    write_atomic(folder.path / "table.md", f"# {title}\n\n{tables.markdown(lines)}\n{note}\n\nMade by {made}.\n")
     figures = average_accuracy.draw(folder.rows, title, plan.experiment.paper, folder.path / "average-accuracy")
     console.print(tables.terminal(title, lines))
-    console.print("Mean ± standard error over seeds. The paper's numbers are for its own settings (preset paper).")
+    console.print(note, soft_wrap=True, highlight=False)
     console.print(
         f"{total:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",
         highlight=False,

@@ -6,7 +6,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from math import exp
+from math import exp, inf
 from typing import Any, Literal
 
 from vcl.errors import VclError, unknown
@@ -72,7 +72,7 @@ def check(settings: Settings) -> None:
             raise VclError(f"{name} is {getattr(settings, name)}; give at least 1.")
     for name in ABOVE_ZERO:
         value = getattr(settings, name)
-        if value is not None and not value > 0:
+        if value is not None and not 0 < value < inf:
             raise VclError(f"{name} is {value}; give a number above 0.")
     if not settings.hidden or min(settings.hidden) < 1:
         raise VclError(f"hidden is {settings.hidden}; give at least one layer of at least 1 unit, such as 100,100.")

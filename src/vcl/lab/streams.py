@@ -135,6 +135,9 @@ def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
     """A user's own arrays, checked before any work starts: finite, and of one shape and dtype throughout."""
     if not tasks:
         raise VclError("a stream needs at least one task; none was given.")
+    names = [task.name for task in tasks]
+    if len(set(names)) != len(names):
+        raise VclError(f"tasks are named {names}; give each task a name of its own.")
     made = [_user_task(task, runs) for task in tasks]
     first = made[0].train
     for task in made:
@@ -150,7 +153,7 @@ def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
 
 def _user_task(task: UserTask, runs: int) -> Task:
     def part(kind: str, x: np.ndarray | Tensor, y: np.ndarray | Tensor) -> Data:
-        inputs, labels = torch.as_tensor(x), torch.as_tensor(y)
+        inputs, labels = _tensor(x, f"task {task.name!r}, {kind} x"), _tensor(y, f"task {task.name!r}, {kind} y")
         check_arrays(inputs, labels, f"task {task.name!r}, {kind} data")
         if not inputs.shape[0]:
             raise VclError(f"task {task.name!r} has no {kind} examples; give at least one.")
@@ -159,3 +162,12 @@ def _user_task(task: UserTask, runs: int) -> Task:
 
     train, test = part("training", task.train_x, task.train_y), part("test", task.test_x, task.test_y)
     return Task(task.name, train, test, {task.head: task.units})
+
+
+def _tensor(values: np.ndarray | Tensor, what: str) -> Tensor:
+    """As a tensor; floats as float32, which the networks work in."""
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError) as error:
+        raise VclError(f"{what} cannot be read as numbers ({error}); give a numeric array or a tensor.") from error
+    return tensor.float() if tensor.is_floating_point() else tensor

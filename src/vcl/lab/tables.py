@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from vcl.lab.results import Row, Summary, final, methods
 
-COLUMNS = (
-    "method",
-    "average accuracy %",
-    "paper %",
-    "forgetting %",
-    "log predictive",
-    "calibration error",
-    "seeds",
-)
+COLUMNS = ("method", "accuracy %", "paper %", "forgetting %", "log predictive", "calibration")
 
 
 def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:
@@ -32,17 +25,26 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
                 _percent(measures["forgetting"]),
                 _plain(measures["log predictive"]),
                 _plain(measures["calibration error"]),
-                str(measures["average accuracy"].seeds),
             )
         )
     return lines
 
 
+def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
+    """What the numbers of a table are."""
+    seeds = sorted({final(rows, method)["average accuracy"].seeds for method in methods(rows)})
+    count = " or ".join(str(number) for number in seeds)
+    text = f"Mean ± standard error over {count} seeds, averaged over tasks, after the last task."
+    if any(method in paper for method in methods(rows)):
+        text += " The paper's numbers are for its own settings (preset paper)."
+    return text
+
+
 def terminal(title: str, lines: Sequence[Sequence[str]]) -> Table:
     """For people at a terminal."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=name == "method")
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for line in lines:
         table.add_row(*line)
     return table

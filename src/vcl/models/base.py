@@ -18,6 +18,11 @@ Heads = Mapping[str, int]
 class Model(Protocol):
     """p(theta) and p(y | theta, x)."""
 
+    @property
+    def row_wise(self) -> bool:
+        """Whether it may take the fast way of :mod:`vcl.rows`; False is always right."""
+        ...
+
     def prior(self, heads: Heads) -> Gaussian:
         """p(theta) over the shared parameters and these heads, for one run."""
         ...

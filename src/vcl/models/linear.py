@@ -25,6 +25,11 @@ class LinearGaussian:
         self.noise = noise
         self.prior_var = prior_var
 
+    @property
+    def row_wise(self) -> bool:
+        """No: w enters by a plain product."""
+        return False
+
     def prior(self, heads: Heads) -> Gaussian:
         """N(0, prior_var I) over w; there is nothing that belongs to a head."""
         return standard_normal(Layout(("w",), ((self.inputs,),)), self.prior_var)

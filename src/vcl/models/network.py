@@ -17,6 +17,7 @@ from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import HEAD, Layout, Params
 from vcl.likelihood import Likelihood
 from vcl.models.base import Heads
+from vcl.rows import is_row_wise
 
 TRUNK = "trunk."
 
@@ -37,6 +38,7 @@ class Network:
         self.features = features
         self.likelihood = likelihood
         self.prior_var = prior_var
+        self.row_wise = is_row_wise(trunk)
 
     def layout(self, heads: Heads) -> Layout:
         """The trunk's parameters (tied ones once), then each head's weight and bias."""
@@ -56,14 +58,15 @@ class Network:
         if len(data.heads) == 1:
             return self.likelihood.log_prob(self._head(params, features, data.heads[0]), data.y)
         # Heads are small beside the trunk: all examples go through each, and each example keeps its own answer.
-        owner = torch.tensor([data.heads.index(source.head) for source in data.sources], device=data.source.device)
-        mine = owner[data.source]
-        total = torch.zeros_like(mine, dtype=features.dtype)
-        for number, head in enumerate(data.heads):
+        answers = {}
+        for head in data.heads:
             output = self._head(params, features, head)
             # A label of another head may be out of this head's range; its answer is not used.
             y = data.y if data.y.is_floating_point() else data.y.clamp(max=output.shape[-1] - 1)
-            total = torch.where(mine == number, self.likelihood.log_prob(output, y), total)
+            answers[head] = self.likelihood.log_prob(output, y)
+        total = answers[data.sources[0].head]
+        for position, source in enumerate(data.sources):
+            total = torch.where(data.source == position, answers[source.head], total)
         return total
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:

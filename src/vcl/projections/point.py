@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-import torch
 from torch import Tensor
 
 from vcl.data import Data
+from vcl.forward import evaluate_thetas
 from vcl.gaussian import Gaussian, like_draws
-from vcl.layout import Layout
+from vcl.layout import Layout, Params
 from vcl.models.base import Model
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
 from vcl.projections.base import Target, fresh, small_random
@@ -50,11 +50,11 @@ class LogLikelihood:
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(theta) of each run, estimated from a batch."""
 
-        def one_run(params: dict[str, Tensor], x: Tensor, y: Tensor, source: Tensor) -> Tensor:
+        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
             return self.model.log_lik(params, Data(x, y, source, batch.sources))
 
-        each = torch.vmap(one_run, randomness="error")
-        return scaled_sum(each(self.layout.split(parameters[0]), batch.x, batch.y, batch.source), total)
+        theta, values = parameters[0].unsqueeze(1), (batch.x, batch.y, batch.source)
+        return scaled_sum(evaluate_thetas(log_lik, self.layout, theta, self.model.row_wise, *values)[:, 0], total)
 
 
 def maximum_likelihood(

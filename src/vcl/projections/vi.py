@@ -38,7 +38,9 @@ class Elbo:
         if batch.size not in self.plans:
             one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
             params = self.previous.layout.split(self.previous.mean[0])
-            self.plans[batch.size] = plan(lambda p: self.model.log_lik(p, one), params, batch.size, self.estimator)
+            self.plans[batch.size] = plan(
+                lambda p: self.model.log_lik(p, one), params, batch.size, self.estimator, self.model.row_wise
+            )
         return self.plans[batch.size]
 
     def noise(self, batch: Data) -> int:

@@ -22,4 +22,4 @@ def list_names() -> None:
         table.add_column(no_wrap=True)
         for entry in entries:
             table.add_row(*entry)
-        Console().print(table, end="\n\n")
+        Console().print(table, "")

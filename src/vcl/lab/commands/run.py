@@ -32,11 +32,10 @@ def run(
     console = Console()
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [])
-    other = make_plan(fallback, method, preset, seeds, device) if fallback else None
+    other = make_plan(fallback, method, preset, seeds, device, set_ or []) if fallback else None
+    plan, arrays, origin = load_arrays(plan, other, data, console)
     if dry_run:
-        plan, arrays, _ = load_arrays(plan, other, data, console)
         show_estimate(plan, arrays, console)
         return
-    folder = open_folder(plan, out)
-    plan, arrays, origin = load_arrays(plan, other, data, console)
-    execute(plan, arrays, origin, folder, console)
+    with open_folder(plan, out) as folder:
+        execute(plan, arrays, origin, folder, console)

@@ -1,0 +1,75 @@
+"""What every coreset rule keeps, just by being listed here."""
+
+import pytest
+import torch
+
+from made import blobs
+from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
+from vcl.data import Data, concat
+from vcl.rng import Rng
+
+KEEPING: list[CoresetRule] = [Nothing(), Everything(), RandomK(4), KCenter(4), Budget(7)]
+DROPPING: list[CoresetRule] = [Only(RandomK(4)), Only(KCenter(4))]
+SEEDS = (0, 1, 2)
+
+
+def rows(data: Data, run: int) -> list[tuple[object, ...]]:
+    """Every example with its label, task and head, in an order that does not matter."""
+    return sorted(
+        (tuple(x.tolist()), int(y), data.sources[s].task, data.sources[s].head)
+        for x, y, s in zip(data.x[run], data.y[run], data.source[run].tolist(), strict=True)
+    )
+
+
+def history(rule: CoresetRule, seeds: tuple[int, ...] = SEEDS) -> list[tuple[Data, Data, Data, Data]]:
+    """(C_{t-1}, D_t, C_t, rest) for four tasks, two of which share a head."""
+    made = []
+    coreset = blobs(0, 0, "none", "h0", runs=len(seeds)).empty()
+    for t, head in enumerate(("h0", "h1", "h0", "h2")):
+        new = blobs(15, t, f"t{t}", head, runs=len(seeds))
+        after, rest = rule(coreset, new, Rng(seeds).at("task", t))
+        made.append((coreset, new, after, rest))
+        coreset = after
+    return made
+
+
+@pytest.mark.parametrize("rule", KEEPING + DROPPING, ids=str)
+class TestEveryRule:
+    def test_nothing_is_invented_and_nothing_stands_on_both_sides(self, rule: CoresetRule) -> None:
+        for old, new, coreset, rest in history(rule):
+            for run in range(3):
+                given, made = rows(concat(old, new), run), rows(concat(coreset, rest), run)
+                assert len(set(made)) == len(made)
+                assert set(made) <= set(given)
+
+    def test_the_same_seed_picks_the_same_points_alone_and_in_a_stack(self, rule: CoresetRule) -> None:
+        stack, alone = history(rule)[-1], history(rule, (1,))[-1]
+        assert torch.equal(stack[2].x[1], alone[2].x[0])
+        assert torch.equal(stack[3].x[1], alone[3].x[0])
+
+    def test_inputs_are_not_written_to(self, rule: CoresetRule) -> None:
+        old, new = blobs(6, 0, "a", "h0", runs=3), blobs(15, 1, "b", "h1", runs=3)
+        before = old.x.clone(), new.x.clone()
+        rule(old, new, Rng(SEEDS))
+        assert torch.equal(old.x, before[0])
+        assert torch.equal(new.x, before[1])
+
+    def test_dtype_and_runs_are_kept(self, rule: CoresetRule) -> None:
+        for _, new, coreset, rest in history(rule):
+            for part in (coreset, rest):
+                assert part.runs == 3
+                assert part.x.dtype == new.x.dtype
+                assert part.y.dtype == new.y.dtype
+
+
+@pytest.mark.parametrize("rule", KEEPING, ids=str)
+def test_coreset_and_rest_are_together_exactly_the_old_coreset_and_the_new_data(rule: CoresetRule) -> None:
+    for old, new, coreset, rest in history(rule):
+        for run in range(3):
+            assert rows(concat(coreset, rest), run) == rows(concat(old, new), run)
+
+
+@pytest.mark.parametrize("rule", DROPPING, ids=str)
+def test_a_coreset_alone_drops_the_rest(rule: CoresetRule) -> None:
+    assert [rest.size for *_, rest in history(rule)] == [0, 0, 0, 0]
+    assert [coreset.size for _, _, coreset, _ in history(rule)] == [4, 8, 12, 16]

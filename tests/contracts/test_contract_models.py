@@ -1,0 +1,147 @@
+"""What every model keeps, just by being listed here."""
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from made import blobs, linear_data
+from vcl.data import Data, concat, dataset
+from vcl.errors import VclError
+from vcl.likelihood import Categorical, Normal
+from vcl.models import LinearGaussian, Model, Network, mlp
+from vcl.optimise import Ascent
+from vcl.predict import predict
+from vcl.projections import Target, VariationalKL
+from vcl.rng import Rng
+
+
+class Convolutional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.out = nn.Conv2d(1, 3, 2), nn.GroupNorm(1, 3), nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(self.conv(x.view(-1, 1, 2, 3))).relu().mean((2, 3)))
+
+
+class Case(NamedTuple):
+    model: Model
+    data: Data
+    heads: dict[str, int]
+
+
+def regression(width: int) -> Data:
+    g = torch.Generator().manual_seed(0)
+    return dataset(torch.randn(12, 6, generator=g), torch.randn(12, width, generator=g), "t0", "h0", 2)
+
+
+def two_heads() -> Data:
+    return concat(blobs(8, 0, "t0", "h0", runs=2), blobs(6, 1, "t1", "h1", runs=2, classes=3))
+
+
+CASES = {
+    "linear": Case(LinearGaussian(4), linear_data(12, 0, "t0", runs=2), {"all": 1}),
+    "classifier": Case(Network(mlp(6, [5]), 5, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
+    "two heads": Case(Network(mlp(6, [5]), 5, Categorical()), two_heads(), {"h0": 2, "h1": 3}),
+    "convolution": Case(Network(Convolutional(), 4, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
+    "regressor": Case(Network(mlp(6, [5]), 5, Normal(0.3)), regression(2), {"h0": 2}),
+    "logistic": Case(Network(nn.Flatten(), 6, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
+}
+
+
+def params_of(case: Case, seed: int = 0) -> dict[str, Tensor]:
+    layout = case.model.prior(case.heads).layout
+    return layout.split(
+        torch.randn(layout.size, generator=torch.Generator().manual_seed(seed), dtype=case.data.x.dtype)
+    )
+
+
+def first_run(data: Data) -> Data:
+    return Data(data.x[0], data.y[0], data.source[0], data.sources)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+class TestEveryModel:
+    def test_the_prior_has_one_run_and_grows_by_heads_at_the_end(self, case: Case) -> None:
+        prior = case.model.prior(case.heads)
+        assert prior.mean.shape == prior.log_var.shape == (1, prior.layout.size)
+        more = case.model.prior({**case.heads, "later": 2})
+        assert more.layout.names[: len(prior.layout.names)] == prior.layout.names
+
+    def test_log_likelihoods_are_one_per_example_never_averaged(self, case: Case) -> None:
+        params, data = params_of(case), first_run(case.data)
+        whole = case.model.log_lik(params, data)
+        assert whole.shape == (data.x.shape[0],)
+        one_by_one = [
+            case.model.log_lik(params, Data(data.x[n : n + 1], data.y[n : n + 1], data.source[n : n + 1], data.sources))
+            for n in range(data.x.shape[0])
+        ]
+        assert torch.allclose(whole, torch.cat(one_by_one), rtol=1e-4, atol=1e-5)
+
+    def test_the_model_keeps_no_state(self, case: Case) -> None:
+        data = first_run(case.data)
+        a, _, c = (case.model.log_lik(params_of(case, seed), data) for seed in (0, 1, 0))
+        assert torch.equal(a, c)
+
+    def test_good_data_is_accepted_and_the_model_can_be_fitted_and_asked(self, case: Case) -> None:
+        model, data, heads = case
+        model.check(data, heads)
+        prior = model.prior(heads)
+        project = VariationalKL(Ascent(2, 5, 0.01), 2, "local")
+        q = project(Target(prior.expand(2).to(data.x.dtype), model, data, prior), Rng((0, 1)))
+        moments = predict(q, model, data.x, data.heads[0], Rng((0, 1)), draws=3)
+        assert moments.shape[:2] == data.x.shape[:2]
+        assert moments.isfinite().all()
+
+
+def test_each_example_is_answered_by_its_own_head() -> None:
+    """Mixed heads of different sizes against each head alone, where labels of one are out of range for the other."""
+    model, data, heads = CASES["two heads"]
+    params, mixed = params_of(CASES["two heads"]), first_run(data)
+    for number, head in enumerate(("h0", "h1")):
+        rows = mixed.source == number
+        alone = Data(mixed.x[rows], mixed.y[rows], torch.zeros_like(mixed.source[rows]), (mixed.sources[number],))
+        assert alone.heads == (head,)
+        assert torch.allclose(model.log_lik(params, mixed)[rows], model.log_lik(params, alone), atol=1e-6)
+    assert heads["h1"] == 3
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (nn.BatchNorm1d(5), "keeps running statistics"),
+        (nn.InstanceNorm1d(5, track_running_stats=True), "keeps running statistics"),
+        (nn.GRU(5, 5), "no batched form"),
+        (nn.Dropout(0.5), "adds noise of its own"),
+    ],
+    ids=["batch norm", "instance norm", "GRU", "dropout"],
+)
+def test_layers_that_cannot_be_treated_soundly_are_refused(layer: nn.Module, words: str) -> None:
+    with pytest.raises(VclError, match=words):
+        Network(nn.Sequential(nn.Linear(6, 5), layer), 5, Categorical())
+
+
+def test_dropout_in_evaluation_mode_is_accepted() -> None:
+    Network(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5)).eval(), 5, Categorical())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Network(mlp(6, [5]), 5, Categorical(), prior_var=0.0), "prior_var is 0.0"),
+        (lambda: LinearGaussian(3, noise=0.0), "noise is 0.0"),
+        (lambda: CASES["classifier"].model.check(blobs(4, 0, "t", "h9"), {"h0": 2}), "names the head 'h9'"),
+        (lambda: CASES["classifier"].model.check(blobs(4, 0, "t", "h0", width=7), {"h0": 2}), "does not take inputs"),
+        (
+            lambda: Network(mlp(6, [5]), 4, Categorical()).check(blobs(4, 0, "t", "h0"), {"h0": 2}),
+            "features=4 was said",
+        ),
+        (lambda: LinearGaussian(3).check(linear_data(4, 0), {}), "this model takes (3,)"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence(make: Any, words: str) -> None:
+    with pytest.raises(VclError) as error:
+        make()
+    assert words in str(error.value)

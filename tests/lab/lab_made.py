@@ -1,0 +1,69 @@
+"""Hand-made data and rows for the tests of the lab."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from vcl.lab.results import Row
+from vcl.lab.streams import Arrays
+
+Triangle = Sequence[Sequence[float]]
+"""Row i holds the values on tasks 1 to i + 1 after task i + 1."""
+
+
+def images(train: int = 60, test: int = 30, side: int = 8, classes: int = 10) -> Arrays:
+    """Random uint8 pictures, the classes in turn; the first of each part shows every pixel's own number."""
+    g = torch.Generator().manual_seed(0)
+
+    def pictures(n: int) -> torch.Tensor:
+        x = torch.randint(0, 256, (n, side, side), generator=g, dtype=torch.uint8)
+        x[0] = torch.arange(side * side, dtype=torch.uint8).view(side, side)
+        return x
+
+    return Arrays(
+        pictures(train),
+        torch.arange(train) % classes,
+        pictures(test),
+        torch.arange(test) % classes,
+        tuple("abcdefghijklmnop"[:classes]),
+    )
+
+
+def triangle_rows(method: str, by_seed: Mapping[int, Triangle], metric: str = "accuracy") -> list[Row]:
+    """The rows of one metric, task after task, as a run writes them."""
+    tasks = len(next(iter(by_seed.values())))
+    return [
+        Row(method, seed, after + 1, on + 1, metric, values[after][on])
+        for after in range(tasks)
+        for on in range(after + 1)
+        for seed, values in by_seed.items()
+    ]
+
+
+def two_seeds(method: str = "vcl") -> list[Row]:
+    """Three tasks and two seeds, whose measures are worked out by hand in the tests."""
+    return [
+        *triangle_rows(method, {0: [[0.9], [0.7, 0.8], [0.6, 0.9, 0.5]], 1: [[0.5], [0.8, 0.6], [0.7, 0.6, 0.8]]}),
+        *triangle_rows(
+            method,
+            {0: [[-9.0], [-9.0, -9.0], [-0.1, -0.2, -0.6]], 1: [[-9.0], [-9.0, -9.0], [-0.5, -0.5, -0.5]]},
+            "log predictive",
+        ),
+        *triangle_rows(
+            method,
+            {0: [[9.0], [9.0, 9.0], [0.1, 0.1, 0.1]], 1: [[9.0], [9.0, 9.0], [0.2, 0.3, 0.1]]},
+            "calibration error",
+        ),
+        *triangle_rows(
+            method,
+            {0: [[9.0], [9.0, 9.0], [0.3, 0.4, 0.5]], 1: [[9.0], [9.0, 9.0], [0.6, 0.6, 0.6]]},
+            "Brier score",
+        ),
+    ]
+
+
+def one_seed(method: str = "vcl") -> list[Row]:
+    """The first of :func:`two_seeds`."""
+    return [row for row in two_seeds(method) if row.seed == 0]

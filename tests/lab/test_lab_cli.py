@@ -1,0 +1,353 @@
+"""The command line as a user meets it: most calls in this process, a few in one of their own."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from vcl import __version__
+from vcl.errors import NonFiniteError, VclError
+from vcl.lab import cli, session
+from vcl.lab.datasets import names as dataset_names
+from vcl.lab.datasets import places
+from vcl.lab.experiments import EXPERIMENTS
+from vcl.lab.methods import METHODS
+from vcl.lab.results import Row, matrix, read_csv
+from vcl.lab.runner import METRICS, Done
+
+FILES = ["average-accuracy.png", "average-accuracy.svg", "rows.csv", "run.json", "table.md"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, without a network and without data but the digits."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("VCL_DATA", raising=False)
+    monkeypatch.setenv("VCL_OFFLINE", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def call(line: str) -> Result:
+    return CliRunner().invoke(cli.app, shlex.split(line))
+
+
+def fault(line: str) -> str:
+    """What a call that must fail says."""
+    result = call(line)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, VclError), result.exception
+    return str(result.exception)
+
+
+def smoke(rest: str) -> str:
+    return f"run split-digits --preset smoke --device cpu {rest}"
+
+
+def process(line: str, here: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vcl", *shlex.split(line)]
+    return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# What is there.
+
+
+def test_version_and_help() -> None:
+    assert call("--version").output == f"vcl {__version__}\n"
+    top = call("--help").output
+    assert all(command in top for command in ("run", "list", "data"))
+    helped = call("run --help").output
+    options = ("--method", "--preset", "--seeds", "--device", "--out", "--set", "--data", "--fallback", "--dry-run")
+    assert all(option in helped for option in options)
+
+
+def test_list_shows_every_name() -> None:
+    result = call("list")
+    assert result.exit_code == 0
+    words = result.output.split()
+    wanted = [entry.name for entry in (*EXPERIMENTS, *METHODS)] + list(dataset_names())
+    assert [name for name in wanted if name not in words] == []
+
+
+def test_a_missing_argument_and_an_unknown_command_are_usage_errors() -> None:
+    assert call("run").exit_code == 2
+    assert call("rum").exit_code == 2
+
+
+# A run.
+
+
+def test_a_run_leaves_the_whole_story(here: Path) -> None:
+    result = call(smoke("--method mle,vcl-random --seeds 3 --set tasks=3 --out out/one"))
+    assert result.exit_code == 0, result.exception
+    out = here / "out" / "one"
+    assert sorted(content(out)) == FILES
+
+    rows = read_csv(out / "rows.csv")
+    assert len(rows) == 2 * 3 * (3 * 4 // 2) * 4  # methods x seeds x T (T + 1) / 2 x metrics
+    assert len({row[:5] for row in rows}) == len(rows)
+    assert Counter(row.method for row in rows) == {"mle": 72, "vcl-random": 72}
+    assert {row.metric for row in rows} == set(METRICS)
+    assert {(row.after, row.on) for row in rows} == {(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
+    assert bool(((matrix(rows, "mle") >= 0) & (matrix(rows, "mle") <= 1)).sum() == 3 * 6)
+
+    about = json.loads((out / "run.json").read_text())
+    assert about["experiment"] == "split-digits"
+    assert about["preset"] == "smoke"
+    assert about["methods"] == ["mle", "vcl-random"]
+    assert about["seeds"] == [0, 1, 2]
+    assert (about["settings"]["tasks"], about["settings"]["hidden"], about["settings"]["seeds"]) == (3, [16], 3)
+    assert about["data"] == {"name": "digits", "origin": "embedded in scikit-learn"}
+    assert about["versions"]["vcl"] == __version__
+    assert about["versions"]["torch"] == torch.__version__
+    assert about["device"].endswith("threads")
+    assert set(about["seconds"]) == {"mle", "vcl-random"}
+    assert about["total_seconds"] >= 0
+    assert about["started"] <= about["finished"]
+
+    table = (out / "table.md").read_text()
+    assert table.startswith("# split-digits, preset smoke, after 3 tasks\n")
+    assert table.count("\n| ") == 4  # names, rule and two methods
+    assert "| mle |" in table
+
+    assert "split-digits on digits: embedded in scikit-learn" in result.output
+    assert "vcl-random: task 3 of 3 (4/5)" in result.output
+    assert "out/one/average-accuracy.png" in result.output
+
+
+def test_the_same_command_gives_the_same_rows(here: Path) -> None:
+    for out in ("a", "b"):
+        assert call(smoke(f"--method vcl-random --out {out}")).exit_code == 0
+    assert (here / "a" / "rows.csv").read_bytes() == (here / "b" / "rows.csv").read_bytes()
+
+
+def test_a_seed_gets_the_same_rows_alone_and_in_a_stack(here: Path) -> None:
+    for seeds in (1, 2):
+        assert call(smoke(f"--method vcl --seeds {seeds} --out {seeds}")).exit_code == 0
+    alone, stack = (read_csv(here / str(seeds) / "rows.csv") for seeds in (1, 2))
+    first = [row for row in stack if row.seed == 0]
+    assert [row[:5] for row in alone] == [row[:5] for row in first]
+    # Stacked products may sum in another order, which may move a metric that counts by a whole example.
+    values, others = ([row.value for row in part if row.metric == "log predictive"] for part in (alone, first))
+    assert values == pytest.approx(others, abs=1e-4)
+
+
+def test_results_go_under_runs_when_no_folder_is_given(here: Path) -> None:
+    for _ in range(2):  # within a second perhaps: the names differ all the same
+        assert call(smoke("--method mle")).exit_code == 0
+    made = sorted((here / "runs").iterdir())
+    assert len(made) == 2
+    assert all(path.name.startswith("split-digits-smoke-") and sorted(content(path)) == FILES for path in made)
+
+
+def test_a_folder_with_results_is_refused_and_not_touched(here: Path) -> None:
+    assert call(smoke("--method mle --out out")).exit_code == 0
+    before = content(here / "out")
+    assert fault(smoke("--method vcl --out out")).startswith("out already holds other results")
+    assert content(here / "out") == before
+
+
+# What can be wrong.
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("run split-digit", "unknown experiment 'split-digit': did you mean 'split-digits'?"),
+        (smoke("--method vlc"), "unknown method 'vlc': did you mean 'vcl'?"),
+        (smoke("--method vcl,vcl"), "must name at least one method, each once"),
+        ("run split-digits --preset smok", "unknown preset 'smok': did you mean 'smoke'?"),
+        (smoke("--set epoch=3"), "unknown setting 'epoch': did you mean 'epochs'?"),
+        (smoke("--set epochs=few"), "setting epochs takes a whole number, not 'few'"),
+        (smoke("--set epochs=0"), "epochs is 0; give at least 1"),
+        (smoke("--set tasks=6"), "tasks is 6; ten classes make at most 5 pairs"),
+        (smoke("--seeds 0"), "--seeds is 0; give at least 1"),
+        (smoke("--device gpu"), "unknown device 'gpu'"),
+        (smoke("--fallback permuted-digit"), "unknown experiment 'permuted-digit': did you mean 'permuted-digits'?"),
+        (smoke("--data nowhere"), "the data folder nowhere is not a folder"),
+        (smoke("--method vcl,vcl-random --set coreset=100000"), "a coreset of 100000 points cannot be taken"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(here: Path, line: str, message: str) -> None:
+    said = fault(f"{line} --out out")
+    assert message in said
+    assert "\n" not in said
+    assert list(here.iterdir()) == []
+
+
+def test_a_coreset_that_is_too_large_is_refused_before_any_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> Iterator[Done]:
+        pytest.fail("training started")
+
+    monkeypatch.setattr(session, "run_method", never)
+    # Plain vcl, which needs no coreset, would have been trained first.
+    assert "give a size from 1 to" in fault(smoke("--method vcl,vcl-kcenter --set coreset=100000 --out out"))
+
+
+def test_cuda_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "torch sees no CUDA device here" in fault(smoke("--device cuda"))
+
+
+def test_out_under_a_file(here: Path) -> None:
+    (here / "file").write_text("precious")
+    assert "cannot write to file/out (Not a directory); give --out" in fault(smoke("--out file/out"))
+    assert (here / "file").read_text() == "precious"
+
+
+def test_out_where_one_may_not_write(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert "cannot write to out (Permission denied); give --out" in fault(smoke("--out out"))
+
+
+def test_missing_data_says_what_to_do_and_leaves_nothing(here: Path) -> None:
+    said = fault("run split-mnist --preset smoke --out out")
+    assert said.startswith("mnist is in none of ")
+    assert "VCL_OFFLINE forbids the network" in said
+    assert "; to have it, " in said
+    assert list(here.iterdir()) == []
+
+
+def test_the_fallback_is_run_where_data_is_missing(here: Path) -> None:
+    result = call("run split-mnist --preset smoke --method mle --fallback split-digits --out out")
+    assert result.exit_code == 0, result.exception
+    (told,) = [line for line in result.output.splitlines() if "cannot be had" in line]
+    assert told.startswith("mnist cannot be had (mnist is in none of ")
+    assert told.endswith("Running split-digits instead.")
+    about = json.loads((here / "out" / "run.json").read_text())
+    assert (about["experiment"], about["data"]["name"]) == ("split-digits", "digits")
+
+
+def test_non_finite_training_names_task_epoch_and_cause_and_leaves_nothing(here: Path) -> None:
+    said = fault(smoke("--set lr=1e30 --out out"))
+    assert said.startswith("task 1 (0/1): ")
+    assert "became non-finite in epoch 2 of 2" in said
+    assert "the learning rate 1e+30 is probably too large for this data; lower it" in said
+    # Nothing had been finished, so nothing is in the way of the same command with a lower rate.
+    assert list(here.iterdir()) == []
+    assert call(smoke("--method mle --out out")).exit_code == 0
+
+
+def test_what_was_finished_before_a_failure_is_kept(here: Path) -> None:
+    # One step of maximum likelihood ends at huge but finite weights; the variational fit's variances overflow.
+    result = call(smoke("--method mle,vcl --set epochs=1 --set lr=1e15 --out out"))
+    assert isinstance(result.exception, NonFiniteError)
+    rows = read_csv(here / "out" / "rows.csv")
+    assert {row.method for row in rows} == {"mle"}
+    assert len(rows) == 2 * 3 * 4
+    about = json.loads((here / "out" / "run.json").read_text())
+    assert about["methods"] == ["mle", "vcl"]
+    assert "finished" not in about
+
+
+def test_predictions_that_are_not_finite_are_never_an_accuracy(here: Path) -> None:
+    # With one epoch the objective was finite when it was last looked at.
+    said = fault(smoke("--method mle --set epochs=1 --set lr=1e30 --out out"))
+    assert said.startswith("task 1 (0/1): the predictions on task 1 (0/1) are not finite")
+    assert list(here.iterdir()) == []
+
+
+# Through main(), where errors become words and exit codes.
+
+
+def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "argv", ["vcl", *shlex.split(line)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code
+
+
+def test_ctrl_c_keeps_what_was_finished(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Row("vcl", 0, 1, 1, "accuracy", 0.5)]
+
+    def interrupted(*_: object) -> Iterator[Done]:
+        yield Done("vcl", "0/1", 1, 2, 1.0, rows)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "run_method", interrupted)
+    assert through_main(smoke("--out out"), monkeypatch) == 130
+    assert capsys.readouterr().err == "vcl: stopped; what was finished is kept.\n"
+    assert read_csv(here / "out" / "rows.csv") == rows
+
+
+def test_main_ends_well_where_all_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert through_main("list", monkeypatch) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (smoke("--method vlc"), "unknown method 'vlc': did you mean 'vcl'?"),
+        ("run split-mnist --preset smoke --out out", "mnist is in none of"),
+        (smoke("--set lr=1e30 --out out"), "became non-finite in epoch 2 of 2"),
+    ],
+)
+def test_a_process_that_fails_says_one_line_and_exits_with_1(here: Path, line: str, message: str) -> None:
+    ended = process(line, here)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("vcl: ")
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_a_process_writes_down_its_command(here: Path) -> None:
+    ended = process(smoke("--method mle --out 'my results'"), here)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    about = json.loads((here / "my results" / "run.json").read_text())
+    assert about["command"] == "vcl run split-digits --preset smoke --device cpu --method mle --out 'my results'"
+
+
+def test_the_command_line_is_light_to_import() -> None:
+    code = "import sys, vcl.lab.cli; sys.exit(bool({'numpy', 'torch', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+# --dry-run.
+
+
+def test_dry_run_shows_plan_time_and_memory_and_writes_nothing(here: Path) -> None:
+    result = call(smoke("--method vcl,vcl-random --dry-run --out out"))
+    assert result.exit_code == 0, result.exception
+    assert "split-digits, preset smoke, 2 seeds stacked, on cpu" in result.output
+    assert "epochs=2" in result.output
+    for name, steps in (("vcl", 4), ("vcl-random", 10)):  # worked out in test_lab_estimate.py
+        (line,) = [line for line in result.output.splitlines() if line.startswith(f"│ {name} ")]
+        cells = [cell.strip() for cell in line.strip("│").split("│")]
+        assert cells[1] == str(steps)
+        assert cells[2].endswith(" s")
+        assert cells[3].endswith(" GB")
+    assert list(here.iterdir()) == []
+
+
+def test_dry_run_refuses_what_a_run_would(here: Path) -> None:
+    assert "coreset of 100000 points" in fault(smoke("--method vcl-random --set coreset=100000 --dry-run"))
+    assert "mnist is in none of" in fault("run split-mnist --dry-run")
+    assert list(here.iterdir()) == []

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab_made import one_seed, triangle_rows, two_seeds
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from vcl.lab.figures import average_accuracy, style
+from vcl.lab.results import Row
+
+
+@pytest.fixture
+def caught(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    figures: list[Figure] = []
+
+    def catch(figure: Figure, path: Path) -> list[Path]:
+        figures.append(figure)
+        return []
+
+    monkeypatch.setattr(average_accuracy, "save", catch)
+    return figures
+
+
+def axes_of(rows: list[Row], paper: dict[str, float], caught: list[Figure]) -> Axes:
+    average_accuracy.draw(rows, "title", paper, Path("unused"))
+    (axes,) = caught[-1].axes
+    return axes
+
+
+def test_lines_are_the_average_accuracies_by_hand(caught: list[Figure]) -> None:
+    rows = [*two_seeds("vcl"), *triangle_rows("mle", {0: [[1.0], [0.5, 0.7]]})]
+    first, second = axes_of(rows, {}, caught).lines
+    assert (first.get_label(), second.get_label()) == ("vcl", "mle")
+    # After 1: (0.9 + 0.5) / 2; after 2: (0.75 + 0.7) / 2; after 3: (2/3 + 0.7) / 2.
+    np.testing.assert_allclose(first.get_xydata(), [(1, 70), (2, 72.5), (3, 100 * (2 / 3 + 0.7) / 2)])
+    np.testing.assert_allclose(second.get_xydata(), [(1, 100), (2, 60)])
+    assert first.get_color() != second.get_color()
+    assert first.get_marker() != second.get_marker()
+
+
+def test_the_band_is_one_standard_error_and_needs_two_seeds(caught: list[Figure]) -> None:
+    (band,) = axes_of([*two_seeds("vcl"), *one_seed("mle")], {}, caught).collections
+    corners = band.get_paths()[0].vertices
+    # After 1 the seeds have 90 and 50: mean 70, standard error 20.
+    at_one = sorted({round(float(y), 6) for x, y in corners if x == 1})
+    assert at_one == [50.0, 90.0]
+
+
+def test_dashes_stand_only_where_the_paper_has_a_number(caught: list[Figure]) -> None:
+    axes = axes_of([*two_seeds("vcl"), *two_seeds("mle")], {"vcl": 93.0, "batch-vi": 50.0}, caught)
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--" and len(line.get_xdata())]
+    assert [set(line.get_ydata()) for line in dashed] == [{93.0}]
+    assert dashed[0].get_color() == axes.lines[0].get_color()
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["vcl", "mle", "paper, last task"]
+
+
+def test_no_dashes_without_the_paper(caught: list[Figure]) -> None:
+    axes = axes_of(two_seeds("vcl"), {"mle": 93.0}, caught)
+    assert [line.get_linestyle() for line in axes.lines] == ["-"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["vcl"]
+
+
+def test_png_and_svg_are_pictures(tmp_path: Path) -> None:
+    made = average_accuracy.draw(two_seeds("vcl"), "a title", {"vcl": 93.0}, tmp_path / "average-accuracy")
+    assert made == [tmp_path / "average-accuracy.png", tmp_path / "average-accuracy.svg"]
+    pixels = imread(made[0])
+    assert pixels.shape[:2] == (680, 1000)
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20, "more than a blank page"
+    assert ET.parse(made[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_each_position_has_its_own_colour_and_mark() -> None:
+    assert len({style.colour(n) for n in range(8)}) == len({style.mark(n) for n in range(8)}) == 8
+    assert (style.colour(8), style.mark(8)) == (style.colour(0), style.mark(0))

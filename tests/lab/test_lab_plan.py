@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from vcl.errors import VclError
+from vcl.lab.experiments import EXPERIMENTS, experiment
+from vcl.lab.methods import METHODS
+from vcl.lab.plan import Plan, choose_device, make_plan
+from vcl.recursion import Method
+
+
+def plan(**changes: Any) -> Plan:
+    asked: dict[str, Any] = {
+        "name": "split-digits",
+        "methods": "vcl",
+        "preset": "smoke",
+        "seeds": None,
+        "device": "cpu",
+        "changes": (),
+    }
+    return make_plan(**{**asked, **changes})
+
+
+def test_a_plan_holds_what_was_asked_for() -> None:
+    made = plan(methods=" mle, vcl-random,", seeds=4, changes=["epochs=9"])
+    assert made.experiment.name == "split-digits"
+    assert [entry.name for entry in made.methods] == ["mle", "vcl-random"]
+    assert made.seeds == (0, 1, 2, 3)
+    assert made.settings.epochs == 9
+    assert made.settings.hidden == experiment("split-digits").presets["smoke"].hidden
+    assert made.device == torch.device("cpu")
+
+
+def test_seeds_are_those_of_the_preset_unless_given() -> None:
+    assert len(plan().seeds) == experiment("split-digits").presets["smoke"].seeds
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "split-digit"}, "unknown experiment 'split-digit': did you mean 'split-digits'?"),
+        ({"methods": "vcl,vcl-randm"}, "unknown method 'vcl-randm': did you mean 'vcl-random'?"),
+        ({"methods": "vcl,mle,vcl"}, "--method 'vcl,mle,vcl' must name at least one method, each once"),
+        ({"methods": " , "}, "--method ' , ' must name at least one method"),
+        ({"preset": "qiuck"}, "unknown preset 'qiuck': did you mean 'quick'? Accepted: paper, quick, smoke."),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"device": "cudaa"}, "unknown device 'cudaa': did you mean 'cuda'? Accepted: auto, cpu, cuda."),
+        ({"seeds": 0}, "--seeds is 0; give at least 1."),
+        ({"seeds": -3}, "--seeds is -3; give at least 1."),
+        ({"changes": ["epoch=3"]}, "unknown setting 'epoch': did you mean 'epochs'?"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_in_one_sentence(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(VclError, match=re.escape(message)):
+        plan(**changes)
+
+
+def test_an_unknown_name_is_answered_with_all_that_there_are() -> None:
+    with pytest.raises(VclError, match="unknown experiment") as refused:
+        plan(name="atari")
+    assert "did you mean" not in str(refused.value)
+    assert all(entry.name in str(refused.value) for entry in EXPERIMENTS)
+    with pytest.raises(VclError, match="unknown method") as refused:
+        plan(methods="zzz")
+    assert all(entry.name in str(refused.value) for entry in METHODS)
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "given"),
+    [
+        (False, "auto", "cpu"),
+        (False, "cpu", "cpu"),
+        (True, "auto", "cuda"),
+        (True, "cpu", "cpu"),
+        (True, "cuda", "cuda"),
+    ],
+)
+def test_device(monkeypatch: pytest.MonkeyPatch, there: bool, asked: str, given: str) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    assert choose_device(asked).type == given
+
+
+def test_cuda_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(VclError, match="torch sees no CUDA device here; give --device cpu or auto"):
+        plan(device="cuda")
+
+
+@pytest.mark.parametrize("entry", METHODS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("name", [entry.name for entry in EXPERIMENTS])
+def test_every_method_is_built_from_the_settings_of_every_experiment(entry: Any, name: str) -> None:
+    settings = experiment(name).presets["paper"]
+    method = entry.build(settings)
+    assert isinstance(method, Method)
+    assert (method.project.ascent.epochs, method.project.ascent.batch) == (settings.epochs, settings.batch)
+    assert method.project.ascent.lr == method.refit.ascent.lr == settings.lr
+
+
+def test_names_on_the_lists_are_unique() -> None:
+    for entries in (EXPERIMENTS, METHODS):
+        names = [entry.name for entry in entries]
+        assert len(set(names)) == len(names)
+
+
+def test_seeds_given_twice_are_refused() -> None:
+    with pytest.raises(VclError, match="both --seeds and --set seeds"):
+        make_plan("split-digits", "vcl", "smoke", 2, "cpu", ["seeds=5"])

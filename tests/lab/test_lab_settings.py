@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from vcl.errors import VclError
+from vcl.lab.settings import Settings, check, override
+
+BASE = Settings(tasks=3, hidden=(8,), epochs=2, batch=16, coreset=4, coreset_epochs=2, coreset_batch=None)
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ("tasks=7", 7),
+        ("hidden=100,50", (100, 50)),
+        ("hidden=30", (30,)),
+        ("batch=none", None),
+        ("batch=32", 32),
+        ("train_limit=500", 500),
+        ("lr=3e-4", 3e-4),
+        ("lr=1", 1.0),
+        ("predictive=per-head", "per-head"),
+        ("estimator=local", "local"),
+        ("schedule=cosine", "cosine"),
+        ("start=restart", "restart"),
+    ],
+)
+def test_override_reads_every_kind_of_value(pair: str, value: Any) -> None:
+    key = pair.partition("=")[0]
+    changed = override(BASE, [pair])
+    assert getattr(changed, key) == value
+    assert type(getattr(changed, key)) is type(value)
+    assert changed == replace(BASE, **{key: value}), "nothing else changes"
+
+
+def test_override_takes_many_pairs_and_the_last_word_counts() -> None:
+    changed = override(BASE, ["epochs=5", "lr=0.5", "epochs=6"])
+    assert changed == replace(BASE, epochs=6, lr=0.5)
+    assert override(BASE, []) == BASE
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("epochs", "--set 'epochs' is not of the form key=value"),
+        ("epoch=3", "unknown setting 'epoch': did you mean 'epochs'? Accepted: "),
+        ("=3", "unknown setting ''"),
+        ("epochs=many", "setting epochs takes a whole number, not 'many'"),
+        ("epochs=1.5", "setting epochs takes a whole number, not '1.5'"),
+        ("epochs=none", "setting epochs takes a whole number, not 'none'"),
+        ("batch=all", "setting batch takes a whole number, not 'all'"),
+        ("lr=fast", "setting lr takes a number, not 'fast'"),
+        ("hidden=100;50", "setting hidden takes whole numbers with commas between, not '100;50'"),
+        ("hidden=", "setting hidden takes whole numbers with commas between, not ''"),
+        ("estimator=locl", "unknown estimator 'locl': did you mean 'local'? Accepted: local, weights."),
+        ("predictive=both", "unknown predictive 'both': Accepted: joint, per-head."),
+    ],
+)
+def test_override_says_what_is_wrong(pair: str, message: str) -> None:
+    with pytest.raises(VclError, match=re.escape(message)):
+        override(BASE, [pair])
+
+
+def test_an_unknown_setting_is_answered_with_all_that_there_are() -> None:
+    with pytest.raises(VclError, match="unknown setting") as refused:
+        override(BASE, ["colour=red"])
+    assert all(field.name in str(refused.value) for field in fields(Settings))
+
+
+@pytest.mark.parametrize("name", ["tasks", "epochs", "coreset_epochs", "draws", "predict_draws", "seeds", "coreset"])
+@pytest.mark.parametrize("value", [0, -2])
+def test_counts_are_at_least_one(name: str, value: int) -> None:
+    with pytest.raises(VclError, match=f"{name} is {value}; give at least 1"):
+        override(BASE, [f"{name}={value}"])
+
+
+@pytest.mark.parametrize("name", ["batch", "coreset_batch", "train_limit", "test_limit"])
+def test_sizes_are_above_zero_or_none(name: str) -> None:
+    with pytest.raises(VclError, match=f"{name} is 0; give a number above 0"):
+        override(BASE, [f"{name}=0"])
+    assert getattr(override(BASE, [f"{name}=none"]), name) is None
+
+
+@pytest.mark.parametrize("name", ["lr", "init_var", "init_sd", "prior_var"])
+@pytest.mark.parametrize("value", ["0", "-0.1", "nan"])
+def test_numbers_are_above_zero(name: str, value: str) -> None:
+    with pytest.raises(VclError, match=f"{name} is .*; give a number above 0"):
+        override(BASE, [f"{name}={value}"])
+
+
+@pytest.mark.parametrize("hidden", [(), (8, 0), (-1,)])
+def test_there_is_at_least_one_hidden_layer_of_one_unit(hidden: tuple[int, ...]) -> None:
+    with pytest.raises(VclError, match=re.escape(f"hidden is {hidden}; give at least one layer")):
+        check(replace(BASE, hidden=hidden))

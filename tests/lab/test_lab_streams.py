@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lab_made import images
+
+from vcl.data import Source
+from vcl.errors import VclError
+from vcl.lab.datasets import Dataset
+from vcl.lab.streams import SHARED, Arrays, UserTask, arrays, from_arrays, one_class_each, permuted, split
+from vcl.rng import Rng
+
+BASE = images()
+
+
+def test_arrays_keeps_a_dataset_as_it_is() -> None:
+    x, y = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.array([0, 1])
+    made = arrays(Dataset("tiny", x, y, x[:1], y[:1], ("a", "b"), "here"))
+    assert made.train_x.dtype == torch.uint8
+    np.testing.assert_array_equal(made.train_x.numpy(), x)
+    np.testing.assert_array_equal(made.test_y.numpy(), y[:1])
+    assert made.classes == ("a", "b")
+
+
+# Permuted. The first picture of `images` holds 0 to 63 in order, so that its permuted copy reads as the permutation.
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_permuted_task_is_the_base_under_one_permutation_of_its_pixels(number: int) -> None:
+    task = permuted(BASE, 3, Rng((0, 1))).make(number)
+    for run in range(2):
+        order = task.train.x[run, 0].long()
+        assert sorted(order.tolist()) == list(range(64))
+        assert order.tolist() != list(range(64)), "the first task is permuted too"
+        assert torch.equal(task.train.x[run], BASE.train_x.flatten(1)[:, order])
+        assert torch.equal(task.test.x[run], BASE.test_x.flatten(1)[:, order]), "train and test share the permutation"
+
+
+def test_permuted_keeps_bytes_labels_and_one_head() -> None:
+    stream = permuted(BASE, 2, Rng((0, 1)))
+    assert (stream.size, stream.shape) == (2, (64,))
+    for task in stream:
+        assert task.heads == {SHARED: 10}
+        assert task.train.sources == task.test.sources == (Source(task.name, SHARED),)
+        for part, y in ((task.train, BASE.train_y), (task.test, BASE.test_y)):
+            assert part.x.dtype == torch.uint8
+            assert torch.equal(part.y, y.expand(2, -1))
+    assert len({task.name for task in stream}) == 2
+
+
+def test_permutations_of_tasks_and_runs_all_differ() -> None:
+    orders = {tuple(task.train.x[run, 0].tolist()) for task in permuted(BASE, 3, Rng((0, 1, 2, 3))) for run in range(4)}
+    assert len(orders) == 12
+
+
+def test_a_seed_has_the_same_permutations_alone_and_in_a_stack() -> None:
+    stack, alone = permuted(BASE, 3, Rng((5, 1, 7))), permuted(BASE, 3, Rng((7,)))
+    for number in range(3):
+        assert torch.equal(stack.make(number).train.x[2], alone.make(number).train.x[0])
+        assert torch.equal(stack.make(number).test.x[2], alone.make(number).test.x[0])
+
+
+def test_permuted_limits() -> None:
+    task = permuted(BASE, 1, Rng((0,)), limit=7, test_limit=4).make(0)
+    assert (task.train.size, task.test.size) == (7, 4)
+    assert torch.equal(task.train.y[0], BASE.train_y[:7])
+
+
+# Split.
+
+
+def test_split_numbers_labels_within_each_head() -> None:
+    # The group's order is the head's order: class 3 is the head's 0 and class 1 its 1.
+    tasks = list(split(BASE, [(3, 1), (0, 4, 2)], runs=2))
+    assert [task.name for task in tasks] == ["d/b", "a/e/c"]
+    assert [task.heads for task in tasks] == [{"d/b": 2}, {"a/e/c": 3}]
+    for task, group in zip(tasks, [(3, 1), (0, 4, 2)], strict=True):
+        assert task.train.sources == (Source(task.name, task.name),)
+        for part, x, y in ((task.train, BASE.train_x, BASE.train_y), (task.test, BASE.test_x, BASE.test_y)):
+            mine = [n for n, label in enumerate(y.tolist()) if label in group]
+            assert torch.equal(part.x, x[mine].expand(2, -1, -1, -1))
+            assert part.y[1].tolist() == [group.index(label) for label in y[mine].tolist()]
+
+
+def test_single_head_split_keeps_the_labels() -> None:
+    tasks = list(split(BASE, [(3, 1), (0, 2)], runs=1, single_head=True))
+    assert [task.heads for task in tasks] == [{SHARED: 10}] * 2
+    assert [task.train.heads for task in tasks] == [(SHARED,)] * 2
+    assert tasks[0].train.y[0, :4].tolist() == [1, 3, 1, 3]
+    assert set(tasks[1].test.y[0].tolist()) == {0, 2}
+
+
+def test_split_limits_take_the_first_examples_of_each_task() -> None:
+    for task in split(BASE, [(0, 1), (2, 3)], runs=1, limit=5, test_limit=3):
+        assert (task.train.size, task.test.size) == (5, 3)
+    assert torch.equal(task.train.x[0, :2], BASE.train_x[2:4])
+
+
+def test_split_runs_share_memory() -> None:
+    task = split(BASE, [(0, 1)], runs=50).make(0)
+    for part in (task.train, task.test):
+        assert part.runs == 50
+        assert part.x.stride(0) == part.y.stride(0) == part.source.stride(0) == 0
+    assert task.train.x.untyped_storage().nbytes() == 12 * 64, "one copy of the twelve pictures, not fifty"
+
+
+@pytest.mark.parametrize("groups", [[(0, 1), (1, 2)], [(0, 0)], [(9, 10)], [(-1, 0)]])
+def test_split_refuses_groups_that_overlap_or_do_not_exist(groups: list[tuple[int, ...]]) -> None:
+    with pytest.raises(VclError, match="must name each of 0 to 9 at most once") as refused:
+        split(BASE, groups, runs=1)
+    assert str(groups) in str(refused.value)
+
+
+def test_one_class_each() -> None:
+    stream = one_class_each(BASE, runs=2, limit=4, test_limit=2)
+    assert stream.size == 10
+    for number, task in enumerate(stream):
+        assert (task.name, task.heads) == (BASE.classes[number], {SHARED: 10})
+        assert task.train.y.tolist() == [[number] * 4] * 2
+        assert task.test.y.tolist() == [[number] * 2] * 2
+
+
+# A user's own arrays.
+
+
+def user_task(name: str = "mine", n: int = 6, **changes: Any) -> UserTask:
+    x = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
+    y = np.arange(n) % 2
+    return UserTask(name, x, y, x[:2], y[:2], units=2)._replace(**changes)
+
+
+@pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray])
+def test_from_arrays_takes_numpy_and_tensors(kind: Any) -> None:
+    plain = user_task("one", n=4, head="own")
+    converted = plain._replace(train_x=kind(plain.train_x), train_y=kind(plain.train_y))
+    stream = from_arrays([converted, user_task("two", n=6)], runs=3)
+    assert (stream.size, stream.shape) == (2, (4,))
+    one, two = stream
+    assert (one.name, one.heads, one.train.sources) == ("one", {"own": 2}, (Source("one", "own"),))
+    assert (two.heads, two.train.size, two.train.runs) == ({SHARED: 2}, 6, 3)
+    assert torch.equal(one.train.x, torch.arange(16.0).view(4, 4).expand(3, -1, -1))
+    assert one.train.y.tolist() == [[0, 1, 0, 1]] * 3
+    assert one.train.x.stride(0) == 0
+
+
+def test_from_arrays_reads_small_integer_labels_as_whole_numbers() -> None:
+    labels = np.array([0, 1, 1, 0, 1, 0], dtype=np.uint8)
+    (task,) = from_arrays([user_task(train_y=labels, test_y=labels[:2])], runs=1)
+    assert task.train.y.dtype == torch.int64
+    assert task.train.y[0].tolist() == [0, 1, 1, 0, 1, 0]
+
+
+def with_one(value: float, shape: tuple[int, ...] = (6, 4)) -> np.ndarray:
+    x = np.zeros(shape, dtype=np.float32)
+    x.flat[1] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_x": with_one(np.nan)}, "task 'mine', training data: x holds 1 NaN or infinite values"),
+        ({"test_x": with_one(np.inf, (2, 4))}, "task 'mine', test data: x holds 1 NaN or infinite values"),
+        ({"train_y": with_one(np.nan, (6,))}, "task 'mine', training data: y holds 1 NaN or infinite values"),
+        ({"train_x": np.zeros(6, np.float32)}, r"x has shape \(6,\); give examples as rows"),
+        ({"train_y": np.zeros(5, np.int64)}, r"6 inputs but labels of shape \(5,\); give one label per input"),
+        ({"train_y": np.int64(1)}, r"6 inputs but labels of shape \(\)"),
+        ({"train_x": np.zeros((6, 4), bool)}, "x has dtype torch.bool"),
+        (
+            {"test_x": np.zeros((2, 5), np.float32)},
+            r"test x is torch.float32 \(5,\) an example, but the first task has torch.float32 \(4,\)",
+        ),
+        (
+            {"test_x": np.zeros((2, 4), np.uint8)},
+            r"test x is torch.uint8 \(4,\) an example, but the first task has torch.float32 \(4,\)",
+        ),
+        ({"test_y": np.zeros(2, np.float32)}, "test y is torch.float32"),
+        (
+            {"train_x": np.zeros((0, 4), np.float32), "train_y": np.zeros(0, np.int64)},
+            "task 'mine' has no training examples; give at least one",
+        ),
+        (
+            {"test_x": np.zeros((0, 4), np.float32), "test_y": np.zeros(0, np.int64)},
+            "task 'mine' has no test examples; give at least one",
+        ),
+    ],
+)
+def test_from_arrays_refuses_what_cannot_be_learned_from(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(VclError, match=message):
+        from_arrays([user_task(**changes)], runs=1)
+
+
+def test_from_arrays_takes_numpy_doubles_as_float32_and_refuses_what_is_no_number() -> None:
+    stream = from_arrays([user_task(train_x=np.ones((6, 4)), test_x=np.ones((2, 4)))], runs=1)
+    assert stream.make(0).train.x.dtype == torch.float32
+    with pytest.raises(VclError, match="training x cannot be read as numbers"):
+        from_arrays([user_task(train_x=np.array([["a"] * 4] * 6))], runs=1)
+
+
+def test_from_arrays_refuses_tasks_of_different_kinds() -> None:
+    other = user_task("two", train_x=np.zeros((6, 4), np.uint8), test_x=np.zeros((2, 4), np.uint8))
+    with pytest.raises(VclError, match=r"task 'two': training x is torch\.uint8 .* give all tasks the same"):
+        from_arrays([user_task("one"), other], runs=1)
+
+
+def test_from_arrays_refuses_no_tasks_and_repeated_names() -> None:
+    with pytest.raises(VclError, match="at least one task; none was given"):
+        from_arrays([], runs=1)
+    # A coreset tells tasks apart by name: points of two tasks of one name could not be told apart.
+    with pytest.raises(VclError, match=r"tasks are named \['a', 'b', 'a'\]; give each task a name of its own"):
+        from_arrays([user_task("a"), user_task("b"), user_task("a")], runs=1)
+
+
+def test_arrays_move_between_devices_as_a_whole() -> None:
+    moved = BASE.to("meta")
+    assert isinstance(moved, Arrays)
+    assert {part.device.type for part in moved[:4]} == {"meta"}
+    assert moved.classes == BASE.classes

@@ -1,0 +1,46 @@
+"""Small data, tasks and models for the tests."""
+
+from __future__ import annotations
+
+import torch
+
+from vcl.data import Data, dataset
+from vcl.likelihood import Categorical
+from vcl.models import Network, mlp
+from vcl.recursion import Task
+
+
+def linear_data(n: int, seed: int, task: str = "a", runs: int = 1, inputs: int = 4) -> Data:
+    """Correlated inputs and noisy targets in float64."""
+    g = torch.Generator().manual_seed(seed)
+    mix = torch.randn(inputs, inputs, generator=g, dtype=torch.float64)
+    x = torch.randn(n, inputs, generator=g, dtype=torch.float64) @ mix
+    y = x @ torch.arange(1.0, inputs + 1, dtype=torch.float64) + 0.5 * torch.randn(n, generator=g, dtype=torch.float64)
+    return dataset(x, y, task, runs=runs)
+
+
+def linear_tasks(sizes: list[int], runs: int = 1) -> list[Task]:
+    return [
+        Task(str(t), linear_data(n, t, str(t), runs), linear_data(2, 100 + t, str(t), runs), {"all": 1})
+        for t, n in enumerate(sizes)
+    ]
+
+
+def blobs(n: int, seed: int, task: str, head: str, runs: int = 1, classes: int = 2, width: int = 6) -> Data:
+    """Classes that a small network can tell apart, in float32."""
+    g = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % classes
+    centres = 2 * torch.randn(classes, width, generator=g)
+    return dataset(centres[y] + torch.randn(n, width, generator=g), y, task, head, runs)
+
+
+def blob_tasks(count: int, runs: int = 1, single_head: bool = False, n: int = 40) -> list[Task]:
+    tasks = []
+    for t in range(count):
+        head = "all" if single_head else f"h{t}"
+        tasks.append(Task(f"t{t}", blobs(n, t, f"t{t}", head, runs), blobs(20, t, f"t{t}", head, runs), {head: 2}))
+    return tasks
+
+
+def small_network(hidden: int = 8, width: int = 6) -> Network:
+    return Network(mlp(width, [hidden]), hidden, Categorical())

@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from made import blob_tasks, linear_data, small_network
+from oracles import linear_posterior
+from vcl.errors import VclError
+from vcl.gaussian import Gaussian
+from vcl.layout import Layout
+from vcl.models import LinearGaussian
+from vcl.optimise import Ascent
+from vcl.projections import Exact, FullGaussian, MaximumLikelihood, Target
+from vcl.rng import Rng
+
+MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
+
+
+def test_exact_refuses_a_model_it_has_no_formula_for() -> None:
+    model, (task,) = small_network(), blob_tasks(1)
+    prior = model.prior({"h0": 2})
+    with pytest.raises(VclError, match="linear-Gaussian models only, not Network"):
+        Exact()(Target(Exact().initial(prior), model, task.train, prior), Rng((0,)))
+
+
+def test_draws_of_a_full_gaussian_have_its_covariance() -> None:
+    data = linear_data(10, 0)
+    mean, precision = linear_posterior(data.x[0], data.y[0], 0.5, 2.0)
+    q = FullGaussian(Layout(("w",), ((4,),)), mean[None], precision[None])
+    draws = q.draw(torch.randn(1, 200_000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+    covariance = torch.linalg.inv(precision)
+    assert torch.allclose(draws.T.cov(), covariance, atol=0.03 * covariance.abs().max().item())
+    assert torch.allclose(draws.mean(0), mean, atol=0.01)
+
+
+def test_a_full_gaussian_restricts_to_its_marginal_and_grows_independently() -> None:
+    layout = Layout(("a", "b"), ((2,), (1,)))
+    root = torch.randn(3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    precision = root @ root.T + torch.eye(3)
+    q = FullGaussian(layout, torch.arange(3.0, dtype=torch.float64)[None], precision[None])
+    part = q.restrict(Layout(("b",), ((1,),)))
+    assert part.precision.item() == pytest.approx(1 / torch.linalg.inv(precision)[2, 2].item())
+    prior = Gaussian(Layout(("a", "c"), ((2,), (1,))), torch.full((1, 3), 7.0), torch.full((1, 3), 2.0).log())
+    grown = q.grow(prior)
+    assert grown.layout.names == ("a", "b", "c")
+    assert grown.mean[0].tolist() == [0, 1, 2, 7]
+    assert torch.allclose(grown.precision[0, :3, :3], precision)
+    assert grown.precision[0, 3].tolist() == pytest.approx([0, 0, 0, 0.5])
+
+
+def test_maximum_likelihood_of_a_linear_model_is_least_squares() -> None:
+    data = linear_data(40, 0)
+    prior = MODEL.prior({}).to(torch.float64)
+    project = MaximumLikelihood(Ascent(3000, None, 0.1, "cosine"))
+    theta = project(Target(project.initial(prior), MODEL, data, prior), Rng((0,))).mean[0]
+    assert torch.allclose(theta, torch.linalg.lstsq(data.x[0], data.y[0]).solution, atol=1e-3)
+
+
+def test_a_point_draws_itself_and_leaves_other_heads_alone() -> None:
+    model, tasks = small_network(), blob_tasks(2)
+    project = MaximumLikelihood(Ascent(3, None, 0.01))
+    prior = model.prior({"h0": 2, "h1": 2})
+    q = project.initial(prior)
+    after = project(Target(q, model, tasks[1].train, prior), Rng((0,)))
+    moved = {name for name, value in prior.layout.split(after.mean).items() if value.any()}
+    assert moved == {"trunk.1.weight", "trunk.1.bias", "heads.h1.weight", "heads.h1.bias"}
+    assert torch.equal(after.draw(torch.randn(1, 3, prior.layout.size)), after.mean[:, None].expand(1, 3, -1))

@@ -1,0 +1,69 @@
+import pytest
+import torch
+
+from made import blobs
+from vcl.data import Source, as_input, concat, dataset
+from vcl.errors import VclError
+
+
+def test_runs_share_their_examples_until_they_differ() -> None:
+    data = dataset(torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64), runs=5)
+    assert data.x.stride(0) == 0
+    assert data.runs == 5
+    assert data.size == 10
+
+
+def test_dividing_gives_the_chosen_and_the_others_in_order() -> None:
+    x = torch.arange(12.0).view(6, 2)
+    data = dataset(x, torch.arange(6), runs=2)
+    chosen, others = data.divide(torch.tensor([[4, 1], [0, 5]]))
+    assert chosen.y.tolist() == [[4, 1], [0, 5]]
+    assert others.y.tolist() == [[0, 2, 3, 5], [1, 2, 3, 4]]
+    assert torch.equal(others.x[1], x[1:5])
+
+
+def test_joined_examples_keep_their_sources() -> None:
+    both = concat(blobs(4, 0, "t0", "h0", runs=2), blobs(3, 1, "t1", "h1", runs=2))
+    assert both.sources == (Source("t0", "h0"), Source("t1", "h1"))
+    assert both.source.tolist() == [[0] * 4 + [1] * 3] * 2
+    assert both.heads == ("h0", "h1")
+    again = concat(both, blobs(2, 0, "t0", "h0", runs=2))
+    assert again.source[0].tolist() == [0] * 4 + [1] * 3 + [0] * 2
+    only = again.where([Source("t1", "h1")])
+    assert only.sources == (Source("t1", "h1"),)
+    assert only.size == 3
+    assert not only.source.any()
+
+
+def test_sources_left_without_examples_are_forgotten() -> None:
+    both = concat(blobs(4, 0, "t0", "h0"), blobs(3, 1, "t1", "h1"))
+    assert both.take(torch.tensor([[5, 6]])).heads == ("h1",)
+
+
+def test_pixels_are_scaled_and_other_numbers_are_not() -> None:
+    assert as_input(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == pytest.approx([0, 0.2, 1])
+    assert as_input(torch.tensor([-3.0, 700.0])).tolist() == [-3.0, 700.0]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (torch.zeros(3), torch.zeros(3), "give examples as rows"),
+        (torch.zeros(3, 2), torch.zeros(4), "3 inputs but labels of shape (4,)"),
+        (torch.tensor([[1.0, float("nan")]]), torch.zeros(1), "x holds 1 NaN or infinite values"),
+        (torch.zeros(1, 2), torch.tensor([float("inf")]), "y holds 1 NaN or infinite values"),
+        (torch.zeros(1, 2, dtype=torch.complex64), torch.zeros(1), "dtype torch.complex64"),
+    ],
+)
+def test_arrays_that_cannot_be_learned_from_are_refused(x: torch.Tensor, y: torch.Tensor, words: str) -> None:
+    with pytest.raises(VclError) as error:
+        dataset(x, y, "mine")
+    assert words in str(error.value)
+    assert "task 'mine'" in str(error.value)
+
+
+def test_mixed_dtypes_cannot_be_joined() -> None:
+    a = blobs(4, 0, "t0", "h0")
+    b = dataset(torch.zeros(4, 6, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
+    with pytest.raises(VclError, match="same dtype and shape"):
+        concat(a, b)

@@ -1,0 +1,123 @@
+import pytest
+import torch
+from torch import Tensor
+
+from vcl.data import Data, dataset
+from vcl.errors import NonFiniteError, VclError
+from vcl.optimise import Ascent, Progress, ascend, gather, scaled_sum
+from vcl.rng import Rng
+
+
+class Quadratic:
+    """sum_n -(theta - x_n)^2 / 2, whose maximum is the mean of the data."""
+
+    def __init__(self) -> None:
+        self.batches: list[Tensor] = []
+        self.noises: list[Tensor] = []
+
+    def noise(self, batch: Data) -> int:
+        return 2
+
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        self.batches.append(batch.y)
+        self.noises.append(noise)
+        return scaled_sum(-0.5 * (parameters[0] - batch.x[..., 0]).square(), total)
+
+
+def numbers(n: int = 10, runs: int = 1) -> Data:
+    return dataset(torch.arange(float(n))[:, None], torch.arange(n), runs=runs)
+
+
+def test_a_batch_stands_for_all_examples_without_bias() -> None:
+    values = torch.randn(12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    estimates = torch.stack([scaled_sum(batch, 12) for batch in values.split(4)])
+    assert estimates.mean().item() == pytest.approx(values.sum().item())
+    assert scaled_sum(values, 12).item() == pytest.approx(values.sum().item())
+    assert scaled_sum(torch.ones(3, 5), 20).tolist() == [20, 20, 20]
+
+
+def test_it_climbs_to_the_maximum() -> None:
+    (theta,) = ascend(Quadratic(), (torch.zeros(1, 1),), numbers(), Ascent(400, None, 0.05), Rng((0,)))
+    assert theta.item() == pytest.approx(4.5, abs=1e-3)
+
+
+def test_each_epoch_visits_every_example_once_in_a_new_order_for_each_run() -> None:
+    objective = Quadratic()
+    ascend(objective, (torch.zeros(2, 1),), numbers(10, runs=2), Ascent(3, 4), Rng((0, 1)))
+    assert [batch.shape[1] for batch in objective.batches] == [4, 4, 2] * 3
+    epochs = [torch.cat(objective.batches[e * 3 : e * 3 + 3], dim=1) for e in range(3)]
+    for epoch in epochs:
+        assert epoch.sort(1).values.tolist() == [list(range(10))] * 2
+        assert epoch[0].tolist() != epoch[1].tolist()
+    assert epochs[0].tolist() != epochs[1].tolist()
+
+
+def test_noise_is_new_at_every_step() -> None:
+    objective = Quadratic()
+    ascend(objective, (torch.zeros(1, 1),), numbers(), Ascent(3, None), Rng((0,)))
+    assert len({tuple(noise.flatten().tolist()) for noise in objective.noises}) == 3
+
+
+def test_trap_optimiser_state_carried_into_the_next_fit() -> None:
+    """Two fits from one start are equal: Adam's moments begin at zero each time, so the first step is lr long."""
+    start = (torch.full((1, 1), 3.0),)
+    ends = [ascend(Quadratic(), start, numbers(), Ascent(1, None, 0.01), Rng((0,)))[0].item() for _ in range(2)]
+    assert ends[0] == ends[1] == pytest.approx(3.01, abs=1e-6)
+    assert start[0].item() == 3.0, "the start is not written to"
+
+
+def test_the_cosine_rate_falls_from_lr_to_nothing() -> None:
+    cosine = Ascent(10, None, 0.2, "cosine")
+    rates = [cosine.rate(step, 10) for step in range(10)]
+    assert rates[0] == 0.2
+    assert rates[5] == pytest.approx(0.1)
+    assert rates[9] == pytest.approx(0.1 * (1 + torch.cos(torch.tensor(0.9 * torch.pi)).item()))
+    assert rates == sorted(rates, reverse=True)
+    assert {Ascent(10, None, 0.2).rate(step, 10) for step in range(10)} == {0.2}
+
+    class Slope(Quadratic):
+        def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+            return parameters[0].sum(1)
+
+    # Under a constant gradient every step of Adam is as long as its rate, so the end is the sum of the rates.
+    (end,) = ascend(Slope(), (torch.zeros(1, 1),), numbers(), cosine, Rng((0,)))
+    assert end.item() == pytest.approx(sum(rates), rel=1e-5)
+
+
+def test_progress_is_told_once_an_epoch() -> None:
+    told: list[Progress] = []
+    ascend(Quadratic(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(3, 5), Rng((0, 1)), told.append, "a fit")
+    assert [(p.what, p.epoch, p.epochs) for p in told] == [("a fit", e, 3) for e in (1, 2, 3)]
+    assert told[0].objective.shape == (2,)
+
+
+def test_training_that_turns_non_finite_names_the_epoch_and_the_likely_cause() -> None:
+    class Explosive(Quadratic):
+        def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+            return parameters[0].sum(1) * torch.tensor([1.0, float("nan")])
+
+    with pytest.raises(
+        NonFiniteError, match=r"a fit became non-finite in epoch 1 of 5 \(seed 1\).*learning rate 0.001"
+    ):
+        ascend(Explosive(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(5, None), Rng((0, 1)), what="a fit")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Ascent(epochs=0), "epochs is 0; give at least 1"),
+        (Ascent(batch=0), "batch is 0"),
+        (Ascent(lr=0.0), "lr is 0.0"),
+        (Ascent(lr=float("nan")), "lr is nan"),
+        (Ascent(schedule="cosin"), "did you mean 'cosine'"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_that_cannot_be_run_are_refused(settings: Ascent, words: str) -> None:
+    with pytest.raises(VclError, match=words):
+        ascend(Quadratic(), (torch.zeros(1, 1),), numbers(), settings, Rng((0,)))
+
+
+def test_gather_takes_each_runs_own_examples() -> None:
+    batch = gather(numbers(runs=2), torch.tensor([[3, 1], [0, 9]]))
+    assert batch.y.tolist() == [[3, 1], [0, 9]]
+    assert batch.source.shape == (2, 2)
