@@ -7,7 +7,7 @@ from vcl.coresets import Nothing, RandomK
 from vcl.errors import VclError
 from vcl.optimise import Ascent
 from vcl.projections import MaximumLikelihood, VariationalKL
-from vcl.recursion import Method, initial, recursion
+from vcl.recursion import Method, initial, learn
 from vcl.rng import Rng
 
 QUICK = VariationalKL(Ascent(4, 16, 0.01), draws=2, estimator="local")
@@ -22,12 +22,12 @@ METHODS = {
 def test_trap_a_saved_state_forgets_nothing_and_goes_on_as_if_never_saved(name: str) -> None:
     """Posterior, prior for the next task, coreset and heads all come back, so the next task ends at the same bits."""
     model, tasks, method, rng = small_network(), blob_tasks(3, runs=2), METHODS[name], Rng((0, 1))
-    straight = list(recursion(initial(model, method, 2), tasks, model, method, rng))
+    straight = list(learn(initial(model, method, 2), tasks, model, method, rng))
     loaded = from_bytes(to_bytes(straight[1]))
     assert loaded.t == 2
     assert loaded.heads == straight[1].heads
     assert type(loaded.propagated) is type(straight[1].propagated)
-    (resumed,) = recursion(loaded, tasks[2:], model, method, rng)
+    (resumed,) = learn(loaded, tasks[2:], model, method, rng)
     for got, want in (
         (resumed.propagated, straight[2].propagated),
         (resumed.predictive["h1"], straight[2].predictive["h1"]),
@@ -42,9 +42,9 @@ def test_a_state_before_any_task_and_shared_beliefs_survive() -> None:
     model, method = small_network(), METHODS["joint"]
     start = initial(model, method, 2)
     assert from_bytes(to_bytes(start)).coreset is None
-    (state,) = recursion(start, blob_tasks(1, runs=2), model, method, Rng((0, 1)))
+    (state,) = learn(start, blob_tasks(1, runs=2), model, method, Rng((0, 1)))
     assert len(to_bytes(state)) < 4 * len(to_bytes(start))
-    (plain,) = recursion(start, blob_tasks(1, runs=2), model, Method(QUICK, Nothing(), QUICK), Rng((0, 1)))
+    (plain,) = learn(start, blob_tasks(1, runs=2), model, Method(QUICK, Nothing(), QUICK), Rng((0, 1)))
     loaded = from_bytes(to_bytes(plain))
     assert loaded.predictive["h0"] is loaded.propagated
 

@@ -13,7 +13,8 @@ def some(runs: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ga
     return Gaussian(LAYOUT, draw[0], draw[1])
 
 
-def test_kl_is_the_sum_over_parameters_of_the_textbook_value() -> None:
+def test_trap_kl_averaged_over_weights() -> None:
+    """KL(q || p) is the sum over parameters of the textbook value, not their mean."""
     q, p = some(seed=1), some(seed=2)
     exact = kl_divergence(Normal(q.mean, (0.5 * q.log_var).exp()), Normal(p.mean, (0.5 * p.log_var).exp())).sum(-1)
     assert torch.allclose(kl(q, p), exact, rtol=1e-12)

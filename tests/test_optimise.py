@@ -4,7 +4,7 @@ from torch import Tensor
 
 from vcl.data import Data, dataset
 from vcl.errors import NonFiniteError, VclError
-from vcl.optimise import Ascent, Progress, ascend, gather, scaled_sum
+from vcl.optimise import Ascent, Progress, _Eager, ascend, gather, scaled_sum
 from vcl.rng import Rng
 
 
@@ -121,3 +121,13 @@ def test_gather_takes_each_runs_own_examples() -> None:
     batch = gather(numbers(runs=2), torch.tensor([[3, 1], [0, 9]]))
     assert batch.y.tolist() == [[3, 1], [0, 9]]
     assert batch.source.shape == (2, 2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a CUDA device")
+def test_a_captured_step_ends_where_the_eager_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, start = numbers(10, runs=2).to("cuda"), (torch.zeros(2, 1, device="cuda"),)
+    settings = Ascent(12, 4, 0.05, "cosine")
+    captured = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
+    monkeypatch.setattr("vcl.optimise._stepper", lambda device: _Eager)
+    eager = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
+    assert torch.allclose(captured[0], eager[0], rtol=1e-5)

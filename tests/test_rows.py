@@ -53,6 +53,25 @@ def test_given_parameters_are_those_of_the_general_way(draws: int) -> None:
     assert torch.allclose(fast, general, rtol=1e-10)
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_first_layer_sees_each_example_once_whatever_the_number_of_draws(estimator: Estimator) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if func in (torch.ops.aten.bmm.default, torch.ops.aten.baddbmm.default):
+                seen.extend(tuple(value.shape) for value in args if isinstance(value, Tensor) and value.dim() == 3)
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        value_and_gradients(estimator, 4, row_wise=True)
+    inputs = [shape for shape in seen if 6 in shape[1:] and DATA.size in shape[1:]]
+    assert inputs, "products with the raw inputs: 6 values of 17 examples for each run"
+    assert all(shape[0] == RUNS for shape in inputs)
+    assert not any(shape[0] == 4 * RUNS and 6 in shape[1:] for shape in seen)
+    assert not any(4 * DATA.size in shape[1:] and 6 in shape[1:] for shape in seen)
+
+
 def test_a_layer_without_bias_takes_the_fast_way_too() -> None:
     model = Network(nn.Sequential(nn.Linear(6, 4, bias=False), nn.Tanh()), 4, Categorical())
     assert model.row_wise

@@ -14,7 +14,7 @@ from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
 from vcl.optimise import Ascent
 from vcl.projections import MaximumLikelihood, VariationalKL
-from vcl.recursion import Method, State, initial, recursion
+from vcl.recursion import Method, State, initial, learn
 from vcl.rng import Rng
 
 SEEDS = (3, 8, 21)
@@ -24,10 +24,10 @@ def vi(estimator: str, draws: int, schedule: str = "constant", start: str = "con
     return VariationalKL(Ascent(3, 16, 0.01, schedule), draws, estimator, start)  # type: ignore[arg-type]
 
 
-def learn(project: object, rule: CoresetRule, seeds: tuple[int, ...], predictive: str = "joint") -> State:  # type: ignore[type-arg]
+def end_of(project: object, rule: CoresetRule, seeds: tuple[int, ...], predictive: str = "joint") -> State:  # type: ignore[type-arg]
     model, tasks = small_network(), blob_tasks(2, runs=len(seeds))
     method = Method(project, rule, project, predictive)  # type: ignore[arg-type]
-    return list(recursion(initial(model, method, len(seeds)), tasks, model, method, Rng(seeds)))[-1]
+    return list(learn(initial(model, method, len(seeds)), tasks, model, method, Rng(seeds)))[-1]
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def learn(project: object, rule: CoresetRule, seeds: tuple[int, ...], predictive
     ids=["local 1", "local 3 random", "weights 1 k-center", "weights 3 budget", "mle"],
 )
 def test_each_seed_of_a_stack_is_bitwise_that_seed_alone(project: object, rule: CoresetRule, predictive: str) -> None:
-    stack = learn(project, rule, SEEDS, predictive)
+    stack = end_of(project, rule, SEEDS, predictive)
     for run, seed in enumerate(SEEDS):
-        alone = learn(project, rule, (seed,), predictive)
+        alone = end_of(project, rule, (seed,), predictive)
         for together, single in (
             (stack.propagated, alone.propagated),
             (stack.predictive["h0"], alone.predictive["h0"]),
@@ -65,7 +65,7 @@ def test_permuted_images_end_at_the_same_bits_alone_and_stacked() -> None:
 
     def end(seeds: tuple[int, ...]) -> State:  # type: ignore[type-arg]
         stream = permuted(data, 2, Rng(seeds))
-        return list(recursion(initial(model, method, len(seeds)), stream, model, method, Rng(seeds)))[-1]
+        return list(learn(initial(model, method, len(seeds)), stream, model, method, Rng(seeds)))[-1]
 
     stack, alone = end((0, 1)), end((1,))
     assert torch.equal(stack.predictive["all"].mean[1], alone.predictive["all"].mean[0])
@@ -74,15 +74,15 @@ def test_permuted_images_end_at_the_same_bits_alone_and_stacked() -> None:
 
 def test_other_batch_sizes_agree_to_rounding() -> None:
     project = VariationalKL(Ascent(3, 9, 0.01), 3, "weights")
-    stack = learn(project, RandomK(5), SEEDS)
+    stack = end_of(project, RandomK(5), SEEDS)
     for run, seed in enumerate(SEEDS):
-        alone = learn(project, RandomK(5), (seed,))
+        alone = end_of(project, RandomK(5), (seed,))
         assert torch.allclose(stack.propagated.mean[run], alone.propagated.mean[0], atol=1e-5)
         assert torch.equal(stack.coreset.x[run], alone.coreset.x[0])
 
 
 def test_runs_do_not_couple() -> None:
     """Another seed beside it changes nothing in a run."""
-    a, b = (learn(vi("local", 2), RandomK(4), seeds) for seeds in ((0, 1), (0, 99)))
+    a, b = (end_of(vi("local", 2), RandomK(4), seeds) for seeds in ((0, 1), (0, 99)))
     assert torch.equal(a.propagated.mean[0], b.propagated.mean[0])
     assert not torch.equal(a.propagated.mean[1], b.propagated.mean[1])

@@ -63,7 +63,7 @@ def initial(model: Model, method: Method[Q], runs: int, device: torch.device | s
     return State(0, {}, method.project.initial(prior), {}, None)
 
 
-def recursion(
+def learn(
     state: State[Q],
     tasks: Iterable[Task],
     model: Model,

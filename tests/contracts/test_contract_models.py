@@ -12,7 +12,7 @@ from vcl.errors import VclError
 from vcl.likelihood import Categorical, Normal
 from vcl.models import LinearGaussian, Model, Network, mlp
 from vcl.optimise import Ascent
-from vcl.predict import predict
+from vcl.prediction import predict
 from vcl.projections import Target, VariationalKL
 from vcl.rng import Rng
 

@@ -322,7 +322,7 @@ def test_a_process_writes_down_its_command(here: Path) -> None:
     ended = process(smoke("--method mle --out 'my results'"), here)
     assert (ended.returncode, ended.stderr) == (0, "")
     about = json.loads((here / "my results" / "run.json").read_text())
-    assert about["command"] == "vcl run split-digits --preset smoke --device cpu --method mle --out 'my results'"
+    assert about["command"] == "vcl run split-digits --preset smoke --device cpu --method mle"
 
 
 def test_the_command_line_is_light_to_import() -> None:
@@ -351,3 +351,17 @@ def test_dry_run_refuses_what_a_run_would(here: Path) -> None:
     assert "coreset of 100000 points" in fault(smoke("--method vcl-random --set coreset=100000 --dry-run"))
     assert "mnist is in none of" in fault("run split-mnist --dry-run")
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("run split-digits --out here --seeds 2", "vcl run split-digits --seeds 2"),
+        ("run split-digits --out=here --data there --set lr=0.1", "vcl run split-digits --set lr=0.1"),
+        ("run split-digits", "vcl run split-digits"),
+    ],
+)
+def test_the_command_that_is_kept_names_no_folder_of_this_machine(words: str, kept: str) -> None:
+    from vcl.lab.session import command
+
+    assert command(words.split()) == kept

@@ -112,7 +112,7 @@ def test_table_cells_by_hand() -> None:
 def test_markdown_table() -> None:
     lines = tables.cells(one_seed("mle"), {})
     assert tables.markdown(lines) == (
-        "| method | accuracy % | paper % | forgetting % | log predictive | calibration |\n"
+        "| method | accuracy % | paper | forgetting % | log predictive | calibration |\n"
         "| --- | ---: | ---: | ---: | ---: | ---: |\n"
         "| mle | 66.67 | - | 10.00 | -0.300 | 0.100 |\n"
     )

@@ -18,8 +18,8 @@ from vcl.likelihood import Categorical
 from vcl.metrics import accuracy, brier, calibration_error, log_predictive
 from vcl.models import Network, mlp
 from vcl.optimise import Report, silent
-from vcl.predict import predict
-from vcl.recursion import State, Task, initial, recursion
+from vcl.prediction import predict
+from vcl.recursion import State, Task, initial, learn
 from vcl.rng import Rng
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -57,7 +57,7 @@ def run_method(plan: Plan, entry: MethodEntry, data: Arrays, report: Report = si
     met: list[Task] = []
     began = perf_counter()
     for task in stream:
-        (state,) = recursion(state, [task], model, method, rng, report)
+        (state,) = learn(state, [task], model, method, rng, report)
         met.append(task._replace(train=task.train.empty()))  # only the test data of old tasks is kept
         rows = evaluate(plan, entry, model, state, met, rng)
         now = perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -98,7 +98,7 @@ def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: C
 def describe(plan: Plan, origin: str) -> dict[str, Any]:
     """Everything that made the numbers."""
     return {
-        "command": shlex.join(["vcl", *sys.argv[1:]]),
+        "command": command(sys.argv[1:]),
         "experiment": plan.experiment.name,
         "preset": plan.preset,
         "methods": [entry.name for entry in plan.methods],
@@ -109,6 +109,17 @@ def describe(plan: Plan, origin: str) -> dict[str, Any]:
         "versions": {"vcl": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "started": now(),
     }
+
+
+def command(arguments: Sequence[str]) -> str:
+    """The command line without the folders of this machine, which no number depends on."""
+    kept: list[str] = []
+    skip = False
+    for word in arguments:
+        if not skip and word.split("=")[0] not in ("--out", "--data"):
+            kept.append(word)
+        skip = not skip and word in ("--out", "--data")
+    return shlex.join(["vcl", *kept])
 
 
 def device_name(device: torch.device) -> str:

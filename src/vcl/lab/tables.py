@@ -9,7 +9,7 @@ from rich.table import Table
 
 from vcl.lab.results import Row, Summary, final, methods
 
-COLUMNS = ("method", "accuracy %", "paper %", "forgetting %", "log predictive", "calibration")
+COLUMNS = ("method", "accuracy %", "paper", "forgetting %", "log predictive", "calibration")
 
 
 def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:

@@ -8,14 +8,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vcl.lab.figures.style import colour, mark, save
+from vcl.lab.figures.style import colour, line, mark, save
 from vcl.lab.results import Row, matrix, methods
 from vcl.metrics import average_accuracy
 
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
     """One line per method with a band of one standard error over seeds, and the paper's final values as dashes."""
-    figure = Figure(figsize=(5.0, 3.4), layout="constrained")
+    crowded = len(methods(rows)) > 4  # then the legend stands beside the lines, not among them
+    figure = Figure(figsize=(6.4 if crowded else 5.0, 3.4), layout="constrained")
     axes = figure.add_subplot()
     last = 1
     for position, method in enumerate(methods(rows)):
@@ -24,7 +25,16 @@ def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path
         last = max(last, len(tasks))
         mean = values.mean(0)
         shade = colour(position)
-        axes.plot(tasks, mean.tolist(), label=method, markersize=4.5, linewidth=1.6, color=shade, marker=mark(position))
+        axes.plot(
+            tasks,
+            mean.tolist(),
+            label=method,
+            markersize=4.5,
+            linewidth=1.6,
+            linestyle=line(position),
+            color=shade,
+            marker=mark(position),
+        )
         if values.shape[0] > 1:
             error = values.std(0) / values.shape[0] ** 0.5
             axes.fill_between(
@@ -53,5 +63,8 @@ def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
+    if crowded:
+        figure.legend(fontsize=8, frameon=False, loc="outside right center")
+    else:
+        axes.legend(fontsize=8, frameon=False)
     return save(figure, path)

@@ -25,6 +25,11 @@ def mark(position: int) -> str:
     return MARKS[position % len(MARKS)]
 
 
+def line(position: int) -> str:
+    """Solid, and dotted once the colours begin again."""
+    return "-" if position < len(COLOURS) else ":"
+
+
 def save(figure: Figure, path: Path) -> list[Path]:
     """Save as ``path``.png and ``path``.svg."""
     made = [path.with_suffix(".png"), path.with_suffix(".svg")]

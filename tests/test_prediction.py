@@ -9,7 +9,7 @@ from vcl.gaussian import Gaussian
 from vcl.layout import Layout
 from vcl.likelihood import Normal
 from vcl.models import LinearGaussian
-from vcl.predict import predict
+from vcl.prediction import predict
 from vcl.projections import FullGaussian, Point
 from vcl.rng import Rng
 

@@ -1,0 +1,46 @@
+"""What `import vcl` offers, and what it costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import vcl
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    assert sorted(name for names in vcl._HOMES.values() for name in names) == sorted(vcl.__all__)
+    for name in vcl.__all__:
+        assert getattr(vcl, name) is not None
+        assert name in dir(vcl)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = vcl.nonsense
+
+
+def test_public_names_are_not_hidden_by_files_of_the_same_name() -> None:
+    """`from vcl import learn` must give the function whatever was imported before."""
+    code = (
+        "import vcl.recursion, vcl.prediction, vcl.data\n"
+        "from vcl import learn, predict, dataset\n"
+        "print(all(map(callable, (learn, predict, dataset))))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_importing_the_package_or_the_command_line_loads_nothing_heavy() -> None:
+    heavy = ("torch", "numpy", "matplotlib", "sklearn")
+    code = f"import sys, vcl, vcl.lab.cli; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_readme_example_runs() -> None:
+    from pathlib import Path
+
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    (code,) = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    # A hundred epochs are for people; two show that every line works.
+    quick = code.replace("VariationalKL()", "VariationalKL(__import__('vcl').Ascent(epochs=2))")
+    assert quick != code
+    space: dict[str, object] = {}
+    exec(quick, space)
+    assert tuple(space["probabilities"].shape) == (3, 200, 10)  # type: ignore[attr-defined]
