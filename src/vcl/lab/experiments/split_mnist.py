@@ -20,8 +20,8 @@ PAPER = Settings(
     predictive="per-head",
 )
 # As many steps a task as in the paper, on half of the data and in batches that a laptop can take.
-QUICK = replace(PAPER, epochs=5, batch=256, draws=2, estimator="local", predict_draws=20, predict_estimator="local",
-                train_limit=6_000, test_limit=1_000, seeds=3)  # fmt: skip
+QUICK = replace(PAPER, epochs=5, batch=256, coreset_epochs=60, draws=2, estimator="local", predict_draws=20,
+                predict_estimator="local", train_limit=6_000, test_limit=1_000, seeds=3)  # fmt: skip
 SMOKE = replace(QUICK, tasks=2, hidden=(20,), epochs=2, coreset=10, coreset_epochs=2, predict_draws=3,
                 train_limit=200, test_limit=100, seeds=2)  # fmt: skip
 

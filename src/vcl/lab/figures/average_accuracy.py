@@ -15,7 +15,7 @@ from vcl.metrics import average_accuracy
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
     """One line per method with a band of one standard error over seeds, and the paper's final values as dashes."""
-    crowded = len(methods(rows)) > 4  # then the legend stands beside the lines, not among them
+    crowded = len(methods(rows)) > 2  # then the legend stands beside the lines, not among them
     figure = Figure(figsize=(6.4 if crowded else 5.0, 3.4), layout="constrained")
     axes = figure.add_subplot()
     last = 1
