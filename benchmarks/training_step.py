@@ -19,10 +19,10 @@ import torch
 from vcl.data import dataset
 from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
-from vcl.optimise import _Eager
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
 from vcl.rng import Rng
+from vcl.step import Eager
 
 PRODUCT = 2048
 GFLOPS_OF_TARGET = 157
@@ -44,10 +44,10 @@ def step(estimator: str, draws: int) -> Callable[[], object]:
     mean, log_var = 0.1 * torch.randn(prior.mean.shape, generator=g), torch.full_like(prior.mean, -6)
     generators = Rng((0,)).generators()
     if estimator == "plain":
-        one = _Eager(LogLikelihood(model, prior.layout), (mean.requires_grad_(),), data, 1e-3, generators)
+        one = Eager(LogLikelihood(model, prior.layout), (mean.requires_grad_(),), data, 1e-3, generators)
     else:
         elbo = Elbo(model, prior, draws, estimator)  # type: ignore[arg-type]
-        one = _Eager(elbo, (mean.requires_grad_(), log_var.requires_grad_()), data, 1e-3, generators)
+        one = Eager(elbo, (mean.requires_grad_(), log_var.requires_grad_()), data, 1e-3, generators)
     index = torch.randperm(2560, generator=g)[:256][None]
     return lambda: one(index)
 

@@ -4,8 +4,9 @@ from torch import Tensor
 
 from vcl.data import Data, dataset
 from vcl.errors import NonFiniteError, VclError
-from vcl.optimise import Ascent, Progress, _Eager, ascend, gather, scaled_sum
+from vcl.optimise import Ascent, Progress, ascend, scaled_sum
 from vcl.rng import Rng
+from vcl.step import Eager, gather
 
 
 class Quadratic:
@@ -128,6 +129,6 @@ def test_a_captured_step_ends_where_the_eager_one_does(monkeypatch: pytest.Monke
     data, start = numbers(10, runs=2).to("cuda"), (torch.zeros(2, 1, device="cuda"),)
     settings = Ascent(12, 4, 0.05, "cosine")
     captured = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
-    monkeypatch.setattr("vcl.optimise._stepper", lambda device: _Eager)
+    monkeypatch.setattr("vcl.optimise.stepper", lambda device: Eager)
     eager = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
     assert torch.allclose(captured[0], eager[0], rtol=1e-5)

@@ -50,6 +50,11 @@ def test_drawn_weights_are_the_same_whatever_the_chunks() -> None:
     assert torch.allclose(few, many, atol=1e-6)
 
 
+def test_the_device_is_an_argument() -> None:
+    one, two = (predict(belief(0.0), NETWORK, X, "h", Rng((0, 1)), draws=3, device=device) for device in (None, "cpu"))
+    assert torch.equal(one, two)
+
+
 def test_a_run_predicts_the_same_alone_and_in_a_stack() -> None:
     both = predict(belief(0.0), NETWORK, X, "h", Rng((4, 5)), draws=5)
     alone = predict(belief(0.0, runs=1), NETWORK, X[:1], "h", Rng((5,)), draws=5)

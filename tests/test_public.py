@@ -44,3 +44,13 @@ def test_the_readme_example_runs() -> None:
     space: dict[str, object] = {}
     exec(quick, space)
     assert tuple(space["probabilities"].shape) == (3, 200, 10)  # type: ignore[attr-defined]
+
+
+def test_the_import_contract_covers_every_module_of_the_core() -> None:
+    import tomllib
+    from pathlib import Path
+
+    root = Path(__file__).parents[1]
+    contract = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    found = {f"vcl.{path.stem}" for path in (root / "src/vcl").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert set(contract["source_modules"]) == found - {"vcl.__init__", "vcl.__main__", "vcl.__pycache__", "vcl.lab"}

@@ -199,3 +199,13 @@ def test_training_that_turns_non_finite_names_the_task() -> None:
     method = Method(wild, Nothing(), wild)
     with pytest.raises(NonFiniteError, match=r"task 1 \(t0\): variational fit became non-finite in epoch \d+ of 20"):
         last(learn(initial(model, method, 1), tasks, model, method, Rng((0,))))
+
+
+def test_numbers_of_runs_that_differ_and_unknown_predictives_are_refused() -> None:
+    model, (task,) = small_network(), blob_tasks(1, runs=2)
+    method = Method(QUICK, Nothing(), QUICK)
+    with pytest.raises(VclError, match=r"the state has 1 runs, task 't0' has data for 2 and there are 3 seeds"):
+        last(learn(initial(model, method, 1), [task], model, method, Rng((0, 1, 2))))
+    odd = Method(QUICK, Nothing(), QUICK, "per head")  # type: ignore[arg-type]
+    with pytest.raises(VclError, match="did you mean 'per-head'"):
+        last(learn(initial(model, odd, 2), [task], model, odd, Rng((0, 1))))

@@ -31,6 +31,10 @@ class Belief(Protocol):
         """The marginal over ``part``."""
         ...
 
+    def to(self, where: torch.device | torch.dtype | str) -> Self:
+        """On another device, or in another precision."""
+        ...
+
     def draw(self, noise: Tensor) -> Tensor:
         """Standard normal noise [R, ..., D] to draws of theta of the same shape."""
         ...

@@ -12,8 +12,8 @@ from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, 
 from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Params
 from vcl.models.base import Model
-from vcl.optimise import draw_noise
 from vcl.rng import Rng
+from vcl.step import draw_noise
 
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""
@@ -32,19 +32,20 @@ def predict(
     draws: int = 100,
     estimator: Estimator = "weights",
     chunk: int = 500_000,
+    device: torch.device | str | None = None,
 ) -> Tensor:
     """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
 
     Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in
     flight at once. ``local`` shares the first layer between draws and gives every example its own noise; it
-    has the same expectation. A belief that is not mean-field always draws its weights. The work is done where
-    the belief is; x may be elsewhere.
+    has the same expectation. A belief that is not mean-field always draws its weights. The work is done on
+    ``device``, or else where the belief is; x may be elsewhere.
     """
     if draws < 1 or chunk < 1:
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    q = belief.restrict(belief.layout.touched([head]))
+    q = belief.restrict(belief.layout.touched([head])).to(belief.mean.device if device is None else device)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
     at_once = max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size)))

@@ -11,7 +11,7 @@ import torch
 
 from vcl.coresets import CoresetRule
 from vcl.data import Data
-from vcl.errors import NonFiniteError, VclError
+from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.gaussian import Belief
 from vcl.models.base import Heads, Model
 from vcl.optimise import Report, silent
@@ -74,7 +74,8 @@ def learn(
     """Algorithm 1: one state per task, each from the one before and the task's own data alone."""
     for task in tasks:
         t = state.t + 1
-        heads = _met(state.heads, task)
+        _check(state, task, method, rng)
+        heads = {**state.heads, **task.heads}
         model.check(task.train, heads)
         prior = model.prior(heads)
         purpose = rng.at("task", t)
@@ -105,14 +106,24 @@ def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, re
     return fits
 
 
-def _met(heads: Heads, task: Task) -> Heads:
+def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
+    """Raise one clear sentence unless this task can be learned from this state."""
+    if method.predictive not in PREDICTIVES:
+        raise unknown("predictive", method.predictive, PREDICTIVES)
+    mean, x = state.propagated.mean, task.train.x
+    if not mean.shape[0] == task.train.runs == len(rng.seeds):
+        raise VclError(
+            f"the state has {mean.shape[0]} runs, task {task.name!r} has data for {task.train.runs} and there are "
+            f"{len(rng.seeds)} seeds; give all three the same number of runs."
+        )
+    if mean.device != x.device:
+        raise VclError(f"the state is on {mean.device} but task {task.name!r} is on {x.device}; move one of them.")
     for head, units in task.heads.items():
-        if heads.get(head, units) != units:
+        if state.heads.get(head, units) != units:
             raise VclError(
                 f"task {task.name!r} gives head {head!r} {units} outputs but it was met with "
-                f"{heads[head]}; use a new name."
+                f"{state.heads[head]}; use a new name."
             )
-    return {**heads, **task.heads}
 
 
 @contextmanager

@@ -38,6 +38,10 @@ class FullGaussian(NamedTuple):
         covariance = torch.linalg.inv(self.precision)[:, index][:, :, index]
         return FullGaussian(part, self.mean[:, index], torch.linalg.inv(covariance))
 
+    def to(self, where: torch.device | torch.dtype | str) -> FullGaussian:
+        """On another device, or in another precision."""
+        return FullGaussian(self.layout, self.mean.to(where), self.precision.to(where))
+
     def draw(self, noise: Tensor) -> Tensor:
         """mean + L^{-T} noise, where precision = L L^T."""
         upper = torch.linalg.cholesky(self.precision).mT

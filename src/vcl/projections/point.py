@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
+import torch
 from torch import Tensor
 
 from vcl.data import Data
@@ -30,6 +31,10 @@ class Point(NamedTuple):
     def restrict(self, part: Layout) -> Point:
         """Those coordinates."""
         return Point(part, self.layout.pick(self.mean, part))
+
+    def to(self, where: torch.device | torch.dtype | str) -> Point:
+        """On another device, or in another precision."""
+        return Point(self.layout, self.mean.to(where))
 
     def draw(self, noise: Tensor) -> Tensor:
         """The same theta every time."""
