@@ -73,7 +73,7 @@ def test_the_first_layer_sees_each_example_once_whatever_the_number_of_draws(est
 
 
 def test_a_layer_without_bias_takes_the_fast_way_too() -> None:
-    model = Network(nn.Sequential(nn.Linear(6, 4, bias=False), nn.Tanh()), 4, Categorical())
+    model = Network(nn.Sequential(nn.Flatten(), nn.Linear(6, 4, bias=False), nn.Tanh()), 4, Categorical())
     assert model.row_wise
     layout = model.prior({"h0": 2}).layout
     theta = torch.randn(RUNS, 2, layout.size, generator=torch.Generator().manual_seed(2))
@@ -99,12 +99,15 @@ class Residual(nn.Module):
     ("module", "expected"),
     [
         (mlp(6, [5, 5]), True),
-        (nn.Identity(), True),
+        (nn.Sequential(nn.Sequential(nn.Flatten(), nn.Linear(6, 5)), nn.Tanh()), True),
+        (nn.Flatten(), True),
+        (nn.Identity(), False),
+        (nn.Sequential(nn.Linear(6, 5), nn.Flatten()), False),
         (Residual(), False),
-        (nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)), False),
+        (nn.Sequential(nn.Flatten(), nn.Linear(6, 6), nn.LayerNorm(6)), False),
         (nn.Sequential(nn.Conv1d(1, 2, 2), nn.Flatten()), False),
         (nn.Sequential(nn.Flatten(0), nn.Linear(6, 6)), False),
-        (nn.Sequential(nn.Linear(6, 6), nn.Softmax(dim=0)), False),
+        (nn.Sequential(nn.Flatten(), nn.Linear(6, 6), nn.Softmax(dim=0)), False),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -114,9 +117,9 @@ def test_only_plain_chains_take_the_fast_way(module: nn.Module, expected: bool) 
 
 def test_a_layer_used_twice_does_not_take_the_fast_way() -> None:
     layer = nn.Linear(6, 6)
-    assert not is_row_wise(nn.Sequential(layer, nn.ReLU(), layer))
-    tied = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
-    tied[1].weight = tied[0].weight
+    assert not is_row_wise(nn.Sequential(nn.Flatten(), layer, nn.ReLU(), layer))
+    tied = nn.Sequential(nn.Flatten(), nn.Linear(6, 6), nn.Linear(6, 6))
+    tied[2].weight = tied[1].weight
     assert not is_row_wise(tied)
 
 

@@ -67,7 +67,8 @@ class Data(NamedTuple):
 
     def where(self, keep: Iterable[Source]) -> Data:
         """The examples of these sources; every run must hold the same number of them."""
-        wanted = torch.tensor([source in set(keep) for source in self.sources], dtype=torch.bool)
+        kept = set(keep)
+        wanted = torch.tensor([source in kept for source in self.sources], dtype=torch.bool)
         mask = wanted[self.source.cpu()] if self.sources else torch.zeros(self.runs, self.size, dtype=torch.bool)
         counts = mask.sum(1)
         if int(counts.min()) != int(counts.max()):

@@ -22,17 +22,20 @@ from vcl.layout import Params
 TINY = 1e-16
 """Added to variances before a square root, whose gradient at 0 (a dead input, no bias) would be NaN."""
 
-ROW_WISE = (nn.Sequential, nn.Flatten, nn.Linear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh,
-            nn.Sigmoid, nn.Softplus)  # fmt: skip
+ROW_WISE = (nn.Linear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus)
 
 
 def is_row_wise(module: nn.Module) -> bool:
-    """Whether a module is a plain chain of linear layers and elementwise functions, no layer twice."""
-    layers = [layer for _, layer in module.named_modules(remove_duplicate=False)]
-    exact = all(type(layer) in ROW_WISE for layer in layers)
-    flat = all(layer.start_dim == 1 for layer in layers if isinstance(layer, nn.Flatten))
+    """Whether a module flattens its inputs and is then a plain chain of linear layers and elementwise functions.
+
+    Exact types only, and no weight twice: what is not known to be a chain takes the general way.
+    """
+    layers = [layer for _, layer in module.named_modules(remove_duplicate=False) if type(layer) is not nn.Sequential]
+    first = layers[0] if layers else None
+    flat = type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1)
+    chain = all(type(layer) in ROW_WISE for layer in layers[1:])
     weights = [id(layer.weight) for layer in layers if isinstance(layer, nn.Linear)]
-    return exact and flat and len(set(weights)) == len(weights)
+    return flat and chain and len(set(weights)) == len(weights)
 
 
 def local_rows(

@@ -26,6 +26,17 @@ class Convolutional(nn.Module):
         return self.out(self.norm(self.conv(x.view(-1, 1, 2, 3))).relu().mean((2, 3)))
 
 
+class RowsOfAnImage(nn.Module):
+    """A linear layer on each row of an image, flattened only afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Flatten())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x.view(-1, 2, 3))
+
+
 class Case(NamedTuple):
     model: Model
     data: Data
@@ -46,6 +57,12 @@ CASES = {
     "classifier": Case(Network(mlp(6, [5]), 5, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
     "two heads": Case(Network(mlp(6, [5]), 5, Categorical()), two_heads(), {"h0": 2, "h1": 3}),
     "convolution": Case(Network(Convolutional(), 4, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
+    "rows of an image": Case(Network(RowsOfAnImage(), 4, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
+    "images": Case(
+        Network(nn.Sequential(nn.Linear(4, 2), nn.Flatten()), 8, Categorical()),
+        dataset(torch.rand(12, 4, 4, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 2, "t0", "h0", 2),
+        {"h0": 2},
+    ),
     "regressor": Case(Network(mlp(6, [5]), 5, Normal(0.3)), regression(2), {"h0": 2}),
     "logistic": Case(Network(nn.Flatten(), 6, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
 }
