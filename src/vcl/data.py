@@ -120,7 +120,7 @@ def concat(a: Data, b: Data) -> Data:
 
 def as_input(x: Tensor) -> Tensor:
     """Inputs as the network sees them: uint8 pixels / 255 and no other normalisation; floats as they are."""
-    return x.float() / 255 if x.dtype == torch.uint8 else x
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
 def _tidy(data: Data) -> Data:

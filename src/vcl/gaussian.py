@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, final
 
 import torch
 from torch import Tensor
@@ -86,21 +86,35 @@ def kl(q: Gaussian, p: Gaussian) -> Tensor:
 
     sum_d 1/2 [ log(s_p^2 / s_q^2) + (s_q^2 + (m_q - m_p)^2) / s_p^2 - 1 ], a sum over parameters, never a mean.
     """
-    value: Tensor = _Kl.apply(q.mean, q.log_var, p.mean, p.log_var)  # type: ignore[no-untyped-call]
-    return value
+    return KlTo(p)(q.mean, q.log_var)
+
+
+@final
+class KlTo:
+    """KL(q || p) for many q and one p: what depends on p alone is computed once."""
+
+    def __init__(self, p: Gaussian) -> None:
+        self.mean, self.log_var, self.precision = p.mean, p.log_var, (-p.log_var).exp()
+
+    def __call__(self, mean: Tensor, log_var: Tensor) -> Tensor:
+        """KL of each run, for q given by mean and log variance [R, D]."""
+        value: Tensor = _Kl.apply(mean, log_var, self.mean, self.log_var, self.precision)  # type: ignore[no-untyped-call]
+        return value
 
 
 class _Kl(torch.autograd.Function):
-    """The closed form with its gradient in q written out, to save passes over the parameters."""
+    """The closed form with its gradient in (m_q, log s_q^2) written out, to save passes over the parameters."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor, p_precision: Tensor
+    ) -> Tensor:
         log_ratio = log_var - p_log_var
         excess = log_ratio.exp().sub_(1)  # s_q^2 / s_p^2 - 1
         shift = mean - p_mean
-        pull = shift * (-p_log_var).exp_()  # (m_q - m_p) / s_p^2
+        pull = shift * p_precision  # (m_q - m_p) / s_p^2
         ctx.save_for_backward(pull, excess)
-        value: Tensor = 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + (shift * pull).sum(-1))
+        value: Tensor = 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + shift.mul_(pull).sum(-1))
         return value
 
     @staticmethod
@@ -108,7 +122,7 @@ class _Kl(torch.autograd.Function):
         pull, excess = ctx.saved_tensors
         g = gradients[0].unsqueeze(-1)
         # d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
-        return g * pull, (0.5 * g) * excess, None, None
+        return g * pull, (0.5 * g) * excess, None, None, None
 
 
 def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:

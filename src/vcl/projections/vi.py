@@ -12,7 +12,7 @@ from torch import Tensor
 from vcl.data import Data
 from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
-from vcl.gaussian import Gaussian, kl
+from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
 from vcl.models.base import Model
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
@@ -29,7 +29,7 @@ class Elbo:
     """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4)."""
 
     def __init__(self, model: Model, previous: Gaussian, draws: int, estimator: Estimator) -> None:
-        self.model, self.previous = model, previous
+        self.model, self.previous, self.kl = model, previous, KlTo(previous)
         self.draws, self.estimator = draws, estimator
         self.plans: dict[int, Plan] = {}
 
@@ -49,10 +49,11 @@ class Elbo:
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
-        q = Gaussian(self.previous.layout, *parameters)
-        return scaled_sum(self.expected_log_lik(q, batch, noise), total) - kl(q, self.previous)
+        mean, log_var = parameters
+        expected = self.expected_log_lik(mean, log_var.exp(), batch, noise)
+        return scaled_sum(expected, total) - self.kl(mean, log_var)
 
-    def expected_log_lik(self, q: Gaussian, batch: Data, noise: Tensor) -> Tensor:
+    def expected_log_lik(self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor) -> Tensor:
         """E_q log p(y^(n) | theta, x^(n)) of each example [R, B]: the average over S draws."""
 
         def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
@@ -60,7 +61,7 @@ class Elbo:
 
         tape = noise.view(noise.shape[0], self.draws, -1)
         values = (batch.x, batch.y, batch.source)
-        return evaluate_draws(self.plan(batch), log_lik, q.layout, q.mean, q.log_var.exp(), tape, *values).mean(1)
+        return evaluate_draws(self.plan(batch), log_lik, self.previous.layout, mean, var, tape, *values).mean(1)
 
 
 @final
