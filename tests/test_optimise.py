@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vcl.data import Data, dataset
+from vcl.data import Data, concat, dataset
 from vcl.errors import NonFiniteError, VclError
 from vcl.optimise import Ascent, Progress, ascend, scaled_sum
 from vcl.rng import Rng
@@ -119,9 +119,16 @@ def test_settings_that_cannot_be_run_are_refused(settings: Ascent, words: str) -
 
 
 def test_gather_takes_each_runs_own_examples() -> None:
-    batch = gather(numbers(runs=2), torch.tensor([[3, 1], [0, 9]]))
+    shared, index = numbers(runs=2), torch.tensor([[3, 1], [0, 9]])
+    batch = gather(shared, index)
     assert batch.y.tolist() == [[3, 1], [0, 9]]
     assert batch.source.shape == (2, 2)
+    own = shared._replace(x=torch.arange(120.0).view(2, 10, 2, 3), y=torch.arange(20).view(2, 10))
+    batch = gather(own, index)
+    assert batch.y.tolist() == [[3, 1], [10, 19]]
+    assert torch.equal(batch.x[1, 1], own.x[1, 9])
+    mixed = concat(dataset(torch.zeros(4, 1), torch.zeros(4), "a"), dataset(torch.ones(3, 1), torch.ones(3), "b"))
+    assert gather(mixed, torch.tensor([[0, 6, 5]])).source.tolist() == [[0, 1, 1]]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a CUDA device")

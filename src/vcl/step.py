@@ -125,9 +125,18 @@ def stepper(device: torch.device) -> type[Eager] | type[Captured]:
 
 def gather(data: Data, index: Tensor) -> Data:
     """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values."""
-    runs = torch.arange(data.runs, device=data.x.device)[:, None]
-    source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else data.source[runs, index]
-    return Data(data.x[runs, index], data.y[runs, index], source, data.sources)
+    source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
+    return Data(rows_at(data.x, index), rows_at(data.y, index), source, data.sources)
+
+
+def rows_at(values: Tensor, index: Tensor) -> Tensor:
+    """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
+    if values.stride(0) == 0:  # all runs share the same examples
+        picked = values[0].index_select(0, index.flatten())
+    else:
+        first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
+        picked = values.flatten(0, 1).index_select(0, (index + first[:, None]).flatten())
+    return picked.view(*index.shape, *values.shape[2:])
 
 
 def draw_noise(size: int, generators: tuple[torch.Generator, ...], like: Tensor) -> Tensor:
