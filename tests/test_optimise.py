@@ -136,6 +136,6 @@ def test_a_captured_step_ends_where_the_eager_one_does(monkeypatch: pytest.Monke
     data, start = numbers(10, runs=2).to("cuda"), (torch.zeros(2, 1, device="cuda"),)
     settings = Ascent(12, 4, 0.05, "cosine")
     captured = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
-    monkeypatch.setattr("vcl.optimise.stepper", lambda device: Eager)
+    monkeypatch.setattr("vcl.optimise.make_step", Eager)
     eager = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
     assert torch.allclose(captured[0], eager[0], rtol=1e-5)

@@ -13,7 +13,7 @@ from torch import Tensor
 from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.rng import Rng
-from vcl.step import Objective, stepper
+from vcl.step import Objective, make_step
 
 Schedule = Literal["constant", "cosine"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "cosine")
@@ -88,7 +88,7 @@ def ascend(
     batch = min(settings.batch or data.size, data.size)
     steps = settings.epochs * -(-data.size // batch)
     order = rng.at("order").generators(device)
-    step = stepper(device)(objective, parameters, data, settings.lr, rng.at("noise").generators(device))
+    step = make_step(objective, parameters, data, settings.lr, rng.at("noise").generators(device))
     done = 0
     for epoch in range(1, settings.epochs + 1):
         # A whole-data batch has no order, so none is drawn and nothing is gathered.

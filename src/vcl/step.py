@@ -70,15 +70,8 @@ class Captured:
     WARM_UP = 3
     """Steps (real ones) that run eagerly first, so that every lazily made buffer exists before recording."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        parameters: tuple[Tensor, ...],
-        data: Data,
-        lr: float,
-        generators: tuple[torch.Generator, ...],
-    ) -> None:
-        self.eager = Eager(objective, parameters, data, lr, generators)
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
         self.seen: dict[int, int] = {}
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor | None, Tensor]] = {}
 
@@ -118,9 +111,16 @@ class Captured:
         return graph, slot, value
 
 
-def stepper(device: torch.device) -> type[Eager] | type[Captured]:
-    """How steps are taken on a device."""
-    return Captured if device.type == "cuda" else Eager
+def make_step(
+    objective: Objective,
+    parameters: tuple[Tensor, ...],
+    data: Data,
+    lr: float,
+    generators: tuple[torch.Generator, ...],
+) -> Eager | Captured:
+    """How steps are taken: captured on a GPU, eager elsewhere."""
+    eager = Eager(objective, parameters, data, lr, generators)
+    return Captured(eager) if eager.device.type == "cuda" else eager
 
 
 def gather(data: Data, index: Tensor) -> Data:
