@@ -45,6 +45,11 @@ def predict(
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
+    if not belief.mean.shape[0] == x.shape[0] == len(rng.seeds):
+        raise VclError(
+            f"the belief has {belief.mean.shape[0]} runs, x has {x.shape[0]} and there are {len(rng.seeds)} seeds; "
+            "give all three the same number of runs (x as [runs, examples, ...])."
+        )
     q = belief.restrict(belief.layout.touched([head])).to(belief.mean.device if device is None else device)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)

@@ -38,6 +38,11 @@ class Fit(NamedTuple):
         return min(self.project.ascent.batch or self.examples, self.examples)
 
     @property
+    def kind(self) -> tuple[int, int, bool, bool]:
+        """Fits of one kind take the same time a step."""
+        return id(self.project), self.batch, self.first, self.examples > self.batch
+
+    @property
     def steps(self) -> int:
         """Steps in all epochs."""
         epochs: int = self.project.ascent.epochs
@@ -108,23 +113,26 @@ def fits(method: Method[Any], sizes: Sequence[int]) -> list[Fit]:
 def _one(plan: Plan, entry: MethodEntry, stream: Stream) -> Estimate:
     task, model, method = stream.make(0), network(plan, stream.shape), entry.build(plan.settings)
     planned = fits(method, [task.train.size] * stream.size)  # the others are about as large as the first
-    kinds = {(id(fit.project), fit.batch, fit.first): fit for fit in planned}
-    cost = {key: _step_seconds(fit, task, model, plan) for key, fit in kinds.items()}
-    seconds = sum(cost[id(fit.project), fit.batch, fit.first] * fit.steps for fit in planned)
+    kinds = {fit.kind: fit for fit in planned}
+    cost = {kind: _step_seconds(fit, task, model, plan) for kind, fit in kinds.items()}
+    seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
     return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, _gigabytes(plan, task, stream, planned))
 
 
 def _step_seconds(fit: Fit, task: Task, model: Network, plan: Plan) -> float:
-    """Seconds a step, by fitting one batch a few times."""
+    """Seconds a step, by taking a few: within one epoch if an epoch has several, else one an epoch, as in the fit."""
     prior = model.prior(task.heads)
     q = fit.project.initial(prior.to(plan.device).expand(len(plan.seeds)))
     if not fit.first:
         q = q._replace(mean=q.mean + 1e-3)  # no longer at the prior
-    index = torch.arange(fit.batch).remainder(task.train.size).expand(len(plan.seeds), -1)
-    target = Target(q, model, task.train.take(index), prior)
+    several = fit.examples > fit.batch
 
-    def timed(epochs: int) -> float:
-        project: Projection[Any] = replace(fit.project, ascent=replace(fit.project.ascent, epochs=epochs, batch=None))
+    def timed(steps: int) -> float:
+        size = fit.batch * (steps if several else 1)
+        index = torch.arange(size).remainder(task.train.size).expand(len(plan.seeds), -1)
+        ascent = replace(fit.project.ascent, epochs=1 if several else steps, batch=fit.batch)
+        project: Projection[Any] = replace(fit.project, ascent=ascent)
+        target = Target(q, model, task.train.take(index), prior)
         began = perf_counter()
         project(target, Rng(plan.seeds).at("trial"))
         return perf_counter() - began

@@ -103,7 +103,10 @@ class Network:
         return features
 
     def _head(self, params: Params, features: Tensor, head: str) -> Tensor:
-        return F.linear(features, params[f"{HEAD}{head}.weight"], params[f"{HEAD}{head}.bias"])
+        weight, bias = params.get(f"{HEAD}{head}.weight"), params.get(f"{HEAD}{head}.bias")
+        if weight is None:
+            raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for a head that was met.")
+        return F.linear(features, weight, bias)
 
 
 def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:

@@ -81,8 +81,6 @@ class VariationalKL:
     init_var: float = exp(-6)
     init_sd: float = 0.1
     ml_start: bool = True
-    ml_ascent: Ascent | None = None
-    """How to climb to the maximum-likelihood start; None: as in the fit itself."""
 
     def initial(self, prior: Gaussian) -> Gaussian:
         """q_0 = p."""
@@ -118,8 +116,7 @@ class VariationalKL:
         new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
         mean = small_random(layout, new, previous.mean, self.init_sd, rng)
         if self.start == "continue" and self.ml_start and len(new) == len(layout.names):
-            ascent = self.ml_ascent or self.ascent
-            mean = maximum_likelihood(target.model, layout, mean, target.data, ascent, rng.at("ml"), report)
+            mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng.at("ml"), report)
         log_vars = layout.split(previous.log_var)
         for name in new:
             log_vars[name] = torch.full_like(log_vars[name], log(self.init_var))
