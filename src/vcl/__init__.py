@@ -8,14 +8,28 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from vcl.checkpoint import from_bytes, to_bytes
     from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
+    from vcl.curvature import Curvature
     from vcl.data import Data, Source, dataset
     from vcl.errors import VclError
     from vcl.gaussian import Gaussian, kl
-    from vcl.likelihood import Categorical, Normal
+    from vcl.likelihood import Categorical, Normal, Probit
     from vcl.models import LinearGaussian, Model, Network, mlp
     from vcl.optimise import Ascent
     from vcl.prediction import predict
-    from vcl.projections import Exact, MaximumLikelihood, Projection, Target, VariationalKL
+    from vcl.projections import (
+        ElasticWeightConsolidation,
+        Exact,
+        LaplacePropagation,
+        MaximumAPosteriori,
+        MaximumLikelihood,
+        MomentMatching,
+        OnlineLinear,
+        Projection,
+        SequentialMonteCarlo,
+        SynapticIntelligence,
+        Target,
+        VariationalKL,
+    )
     from vcl.recursion import Method, State, Task, initial, learn
     from vcl.rng import Rng
 
@@ -23,24 +37,33 @@ __all__ = [
     "Ascent",
     "Budget",
     "Categorical",
+    "Curvature",
     "Data",
+    "ElasticWeightConsolidation",
     "Everything",
     "Exact",
     "Gaussian",
     "KCenter",
+    "LaplacePropagation",
     "LinearGaussian",
+    "MaximumAPosteriori",
     "MaximumLikelihood",
     "Method",
     "Model",
+    "MomentMatching",
     "Network",
     "Normal",
     "Nothing",
+    "OnlineLinear",
     "Only",
+    "Probit",
     "Projection",
     "RandomK",
     "Rng",
+    "SequentialMonteCarlo",
     "Source",
     "State",
+    "SynapticIntelligence",
     "Target",
     "Task",
     "VariationalKL",
@@ -69,6 +92,7 @@ _HOMES = {
         "Only",
         "RandomK",
     ),
+    "vcl.curvature": ("Curvature",),
     "vcl.data": (
         "Data",
         "Source",
@@ -82,6 +106,7 @@ _HOMES = {
     "vcl.likelihood": (
         "Categorical",
         "Normal",
+        "Probit",
     ),
     "vcl.models": (
         "LinearGaussian",
@@ -92,9 +117,16 @@ _HOMES = {
     "vcl.optimise": ("Ascent",),
     "vcl.prediction": ("predict",),
     "vcl.projections": (
+        "ElasticWeightConsolidation",
         "Exact",
+        "LaplacePropagation",
+        "MaximumAPosteriori",
         "MaximumLikelihood",
+        "MomentMatching",
+        "OnlineLinear",
         "Projection",
+        "SequentialMonteCarlo",
+        "SynapticIntelligence",
         "Target",
         "VariationalKL",
     ),

@@ -16,10 +16,11 @@ from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Layout
 from vcl.projections.exact import FullGaussian
 from vcl.projections.point import Point
+from vcl.projections.quadratic import Quadratic
 from vcl.recursion import State
 
 FORMAT = 1
-BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (Gaussian, FullGaussian, Point)}
+BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (Gaussian, FullGaussian, Point, Quadratic)}
 """Beliefs are named tuples of a layout and tensors, so a name and the tensors are all that needs saving."""
 
 

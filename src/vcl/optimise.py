@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import cos, pi
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from torch import Tensor
 from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.rng import Rng
-from vcl.step import Objective, make_step
+from vcl.step import Objective, Step, make_step
 
 Schedule = Literal["constant", "cosine"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "cosine")
@@ -38,9 +38,14 @@ def silent(progress: Progress) -> None:
 def scaled_sum(log_lik: Tensor, total: int) -> Tensor:
     """sum over all N examples, estimated without bias from a batch [..., B]: N/B times the batch's sum.
 
-    The only place where N/B stands. The KL and other penalties are never rescaled.
+    The KL and other penalties are never rescaled.
     """
-    return log_lik.sum(-1) * (total / log_lik.shape[-1])
+    return log_lik.sum(-1) * weight_of_each(log_lik.shape[-1], total)
+
+
+def weight_of_each(batch: int, total: int) -> float:
+    """N/B: how many examples each one of a batch stands for."""
+    return total / batch
 
 
 @dataclass(frozen=True)
@@ -77,18 +82,36 @@ def ascend(
     report: Report = silent,
     what: str = "fit",
 ) -> tuple[Tensor, ...]:
-    """Climb ``objective`` from ``start`` (each [R, ...]) and return where it ends.
+    """Climb ``objective`` from ``start`` (each [R, ...]) and return where it ends."""
+    end = start
+    for now, _ in climb(objective, start, data, settings, rng, report, what):
+        end = now
+    return end
+
+
+def climb(
+    objective: Objective,
+    start: tuple[Tensor, ...],
+    data: Data,
+    settings: Ascent,
+    rng: Rng,
+    report: Report = silent,
+    what: str = "fit",
+) -> Iterator[tuple[tuple[Tensor, ...], Step]]:
+    """Every step of the climb: where the parameters are after it, and what it saw before it was taken.
 
     Each epoch visits every example once, in an order of its own for each run. Runs share the arithmetic and
-    nothing else: the loss is their sum and Adam works element by element.
+    nothing else: the loss is their sum and Adam works element by element. The parameters are lent, like the
+    step's gradient: who wants to keep them past the next step copies them.
     """
     settings.check()
     device = start[0].device
     parameters = tuple(value.detach().clone().contiguous().requires_grad_() for value in start)
+    now = tuple(value.detach() for value in parameters)
     batch = min(settings.batch or data.size, data.size)
     steps = settings.epochs * -(-data.size // batch)
     order = rng.at("order").generators(device)
-    step = make_step(objective, parameters, data, settings.lr, rng.at("noise").generators(device))
+    take = make_step(objective, parameters, data, settings.lr, rng.at("noise").generators(device))
     done = 0
     for epoch in range(1, settings.epochs + 1):
         # A whole-data batch has no order, so none is drawn and nothing is gathered.
@@ -99,21 +122,23 @@ def ascend(
         )
         values = []
         for first in range(0, data.size, batch):
-            step.rate(settings.rate(done, steps))
-            values.append(step(None if index is None else index[:, first : first + batch]))
+            take.rate(settings.rate(done, steps))
+            step = take(None if index is None else index[:, first : first + batch])
+            values.append(step.value)
             done += 1
+            yield now, step
         value = torch.stack(values).mean(0)
-        _check_finite(value, parameters, what, epoch, settings, rng)
+        _check_finite(value, now, what, epoch, settings, rng)
         report(Progress(what, epoch, settings.epochs, value))
-    return tuple(value.detach() for value in parameters)
 
 
 def _check_finite(
     value: Tensor, parameters: tuple[Tensor, ...], what: str, epoch: int, settings: Ascent, rng: Rng
 ) -> None:
-    fine = value.isfinite() & torch.stack([p.detach().isfinite().flatten(1).all(1) for p in parameters]).all(0)
+    fine = value.isfinite() & torch.stack([p.isfinite().flatten(1).all(1) for p in parameters]).all(0)
     if not bool(fine.all()):
-        bad = ", ".join(str(seed) for seed, good in zip(rng.seeds, fine.tolist(), strict=True) if not good)
+        seeds = dict.fromkeys(str(seed) for seed, good in zip(rng.seeds, fine.tolist(), strict=True) if not good)
+        bad = ", ".join(seeds)
         raise NonFiniteError(
             f"{what} became non-finite in epoch {epoch} of {settings.epochs} (seed {bad}): the learning rate "
             f"{settings.lr:g} is probably too large for this data; lower it, or scale the inputs."

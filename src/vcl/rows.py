@@ -80,6 +80,37 @@ def theta_rows(function: Callable[..., Tensor], theta: Params, x: Tensor, *rest:
     return _through(function, theta, layer, (runs, draws, examples), x, rest)
 
 
+def square_gradients(function: Callable[..., Tensor], theta: Params, x: Tensor, *rest: Tensor) -> dict[str, Tensor]:
+    """sum_n ( d function(theta, x^(n), ...) / d theta )^2 for theta, each tensor [R, ...]; the same shapes come back.
+
+    In a linear layer the gradient of one example is g a^T (a the row that comes in, g the gradient of the row that
+    goes out), so the sum of its squares is (g^2)^T (a^2): no example's own gradient is ever formed.
+    """
+    runs, examples = x.shape[:2]
+    fixed = {name: value.detach() for name, value in theta.items()}
+    names = {id(value): name for name, value in fixed.items()}
+    layers: list[tuple[str, str | None, Tensor, Tensor]] = []
+
+    def layer(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        rows = rows.view(runs, examples, -1)
+        a = _affine(rows, weight, bias)
+        # Parameters carry no gradient here, so the first rows that go out are where the graph begins.
+        a = a if a.requires_grad else a.requires_grad_()
+        layers.append((names[id(weight)], None if bias is None else names[id(bias)], rows.detach(), a))
+        return a.flatten(0, 1)
+
+    with torch.enable_grad():
+        total = _through(function, fixed, layer, (runs, 1, examples), x, rest).sum()
+    gradients = torch.autograd.grad(total, [a for *_, a in layers])
+    squares = {}
+    for (weight, bias, rows, _), g in zip(layers, gradients, strict=True):
+        g = g.square()
+        squares[weight] = torch.bmm(g.mT, rows.square())
+        if bias is not None:
+            squares[bias] = g.sum(1)
+    return squares
+
+
 def _affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """rows W^T + b for each of a stack."""
     return torch.bmm(rows, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)

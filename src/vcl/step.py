@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,16 @@ class Objective(Protocol):
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """Estimate [R] of the objective over all ``total`` examples from one batch and noise [R, K]."""
         ...
+
+
+class Step(NamedTuple):
+    """What a step saw: the objective [R] and its gradient (like each parameter), both before the step was taken.
+
+    The gradient is lent: the next step writes over it.
+    """
+
+    value: Tensor
+    gradients: tuple[Tensor, ...]
 
 
 @final
@@ -42,7 +52,7 @@ class Eager:
         # Each run is a tensor of its own to Adam: the fused kernel rounds the last few elements of a tensor
         # differently, and a run must end at the same bits whatever stands beside it.
         self.rows = [row for parameter in parameters for row in parameter.detach().unbind(0)]
-        self.adam = torch.optim.Adam(self.rows, lr=self.lr, fused=True, capturable=on_gpu)
+        self.adam = torch.optim.Adam(self.rows, lr=self.lr, fused=True, capturable=on_gpu, maximize=True)
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -51,16 +61,16 @@ class Eager:
         else:
             self.adam.param_groups[0]["lr"] = lr
 
-    def __call__(self, index: Tensor | None) -> Tensor:
-        """Step on the batch at ``index`` [R, B], or on all data; the objective before the step [R]."""
+    def __call__(self, index: Tensor | None) -> Step:
+        """Step on the batch at ``index`` [R, B], or on all data."""
         batch = self.data if index is None else gather(self.data, index)
         noise = draw_noise(self.objective.noise(batch), self.generators, self.parameters[0])
         value = self.objective(self.parameters, batch, self.data.size, noise)
-        gradients = torch.autograd.grad(-value.sum(), self.parameters)
+        gradients = torch.autograd.grad(value.sum(), self.parameters)
         for row, gradient in zip(self.rows, (row for g in gradients for row in g.unbind(0)), strict=True):
             row.grad = gradient
         self.adam.step()
-        return value.detach()
+        return Step(value.detach(), gradients)
 
 
 @final
@@ -73,42 +83,42 @@ class Captured:
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
         self.seen: dict[int, int] = {}
-        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor | None, Tensor]] = {}
+        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor | None, Step]] = {}
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
         self.eager.rate(lr)
 
-    def __call__(self, index: Tensor | None) -> Tensor:
-        """Step on the batch at ``index`` [R, B], or on all data; the objective before the step [R]."""
+    def __call__(self, index: Tensor | None) -> Step:
+        """Step on the batch at ``index`` [R, B], or on all data."""
         size = self.eager.data.size if index is None else index.shape[1]
         if size not in self.graphs:
             self.seen[size] = self.seen.get(size, 0) + 1
             if self.seen[size] <= self.WARM_UP:
                 return self._aside(index)
             self.graphs[size] = self._capture(index)
-        graph, slot, value = self.graphs[size]
+        graph, slot, step = self.graphs[size]
         if slot is not None and index is not None:
             slot.copy_(index)
         graph.replay()
-        return value.clone()
+        return Step(step.value.clone(), step.gradients)
 
-    def _aside(self, index: Tensor | None) -> Tensor:
+    def _aside(self, index: Tensor | None) -> Step:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            value = self.eager(index)
+            step = self.eager(index)
         torch.cuda.current_stream().wait_stream(stream)
-        return value
+        return step
 
-    def _capture(self, index: Tensor | None) -> tuple[torch.cuda.CUDAGraph, Tensor | None, Tensor]:
+    def _capture(self, index: Tensor | None) -> tuple[torch.cuda.CUDAGraph, Tensor | None, Step]:
         graph = torch.cuda.CUDAGraph()
         for generator in self.eager.generators:
             graph.register_generator_state(generator)
         slot = None if index is None else index.clone()
         with torch.cuda.graph(graph):
-            value = self.eager(slot)
-        return graph, slot, value
+            step = self.eager(slot)
+        return graph, slot, step
 
 
 def make_step(

@@ -8,7 +8,7 @@ import torch
 from made import blob_tasks, linear_tasks, small_network
 from vcl.models import LinearGaussian, Model
 from vcl.optimise import Ascent
-from vcl.projections import Exact, MaximumLikelihood, Target, VariationalKL
+from vcl.projections import Exact, MaximumLikelihood, MomentMatching, SequentialMonteCarlo, Target, VariationalKL
 from vcl.recursion import Task
 from vcl.rng import Rng
 
@@ -17,9 +17,12 @@ ON_NETWORKS: list[Any] = [
     VariationalKL(FEW, 2, "local"),
     VariationalKL(FEW, 1, "weights", "restart"),
     MaximumLikelihood(FEW),
+    MomentMatching(3),
+    SequentialMonteCarlo(30, moves=1, leapfrog=3),
+    SequentialMonteCarlo(30, moves=1, leapfrog=3, refit="local"),
 ]
 PROJECTIONS: list[Any] = [Exact(), *ON_NETWORKS]
-NAMES = ["exact", "vi local", "vi weights restart", "mle"]
+NAMES = ["exact", "vi local", "vi weights restart", "mle", "moment matching", "smc", "smc local"]
 
 
 def problem(project: Any, runs: int = 2) -> tuple[Model, list[Task], dict[str, int]]:

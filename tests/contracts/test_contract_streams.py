@@ -104,7 +104,7 @@ def test_a_seed_gets_the_same_tasks_alone_and_in_a_stack(plan: Plan, stream: Str
 @pytest.mark.parametrize("side", [8, 28])
 def test_the_network_takes_every_task(plan: Plan, side: int) -> None:
     stream = plan.experiment.stream(made_up(side), plan.settings, Rng(plan.seeds))
-    model = network(plan, stream.shape)
+    model = network(plan.settings, stream.shape)
     heads: dict[str, int] = {}
     for task in stream:
         heads |= task.heads

@@ -9,7 +9,7 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import data, list_names, run
+from vcl.lab.commands import data, list_names, run, sweep
 
 app = typer.Typer(
     name="vcl",
@@ -18,6 +18,7 @@ app = typer.Typer(
     help="Variational continual learning: yesterday's posterior is today's prior.",
 )
 app.command("run")(run.run)
+app.command("sweep")(sweep.sweep)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
 

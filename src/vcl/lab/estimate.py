@@ -15,6 +15,7 @@ from vcl.data import Data, dataset
 from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.runner import network
+from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream
 from vcl.models import Network
 from vcl.projections import Projection, Target
@@ -31,11 +32,12 @@ class Fit(NamedTuple):
     project: Any
     examples: int
     first: bool
+    climbs: bool = True
 
     @property
     def batch(self) -> int:
-        """Examples a step."""
-        return min(self.project.ascent.batch or self.examples, self.examples)
+        """Examples a step; a fit that is no climb takes each example as a step."""
+        return min(self.project.ascent.batch or self.examples, self.examples) if self.climbs else 1
 
     @property
     def kind(self) -> tuple[int, int, bool, bool]:
@@ -45,7 +47,7 @@ class Fit(NamedTuple):
     @property
     def steps(self) -> int:
         """Steps in all epochs."""
-        epochs: int = self.project.ascent.epochs
+        epochs: int = self.project.ascent.epochs if self.climbs else 1
         return epochs * -(-self.examples // self.batch)
 
 
@@ -60,13 +62,14 @@ class Estimate(NamedTuple):
 
 def estimate(plan: Plan, data: Arrays) -> list[Estimate]:
     """Per method: optimiser steps over all tasks and fits, their time on this device, and the peak of memory."""
-    stream = plan.experiment.stream(data.to(plan.device), plan.settings, Rng(plan.seeds))
-    return [_one(plan, entry, stream) for entry in plan.methods]
+    return [_one(plan, entry, data) for entry in plan.methods]
 
 
 def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
     """Print the plan and what it will take."""
     console.print(f"{plan.experiment.name}, preset {plan.preset}, {len(plan.seeds)} seeds stacked, on {plan.device}")
+    for name, lams in plan.grid.items():
+        console.print(f"{name}: lambda {', '.join(f'{lam:g}' for lam in lams)}, stacked too", highlight=False)
     console.print(
         ", ".join(f"{key}={value}" for key, value in vars(plan.settings).items()),
         soft_wrap=True,
@@ -91,10 +94,10 @@ def check_coresets(plan: Plan, data: Arrays) -> None:
     tasks = plan.experiment.stream(data, plan.settings, Rng(plan.seeds[:1]))
     sizes = [task.train.size for task in tasks]
     for entry in plan.methods:
-        fits(entry.build(plan.settings), sizes)
+        fits(plan.build(entry), sizes, entry.climbs)
 
 
-def fits(method: Method[Any], sizes: Sequence[int]) -> list[Fit]:
+def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list[Fit]:
     """The fits of a whole stream of tasks of these sizes, by asking the coreset rule."""
     made = []
     coreset: Data | None = None
@@ -103,52 +106,58 @@ def fits(method: Method[Any], sizes: Sequence[int]) -> list[Fit]:
         # One pixel an example is enough to learn how many points a rule keeps.
         new = dataset(torch.zeros(size, 1), torch.zeros(size), str(t), str(t))
         coreset, rest = method.choose(coreset or new.empty(), new, Rng((0,)))
-        made.append(Fit(method.project, rest.size, first=not propagated))
+        made.append(Fit(method.project, rest.size, not propagated, climbs))
         propagated = propagated or rest.size > 0
         parts = [coreset] if method.predictive == "joint" else [coreset.where([s]) for s in coreset.sources]
-        made += [Fit(method.refit, part.size, first=not propagated) for part in parts]
+        made += [Fit(method.refit, part.size, not propagated, climbs) for part in parts]
     return [fit for fit in made if fit.examples]
 
 
-def _one(plan: Plan, entry: MethodEntry, stream: Stream) -> Estimate:
-    task, model, method = stream.make(0), network(plan, stream.shape), entry.build(plan.settings)
-    planned = fits(method, [task.train.size] * stream.size)  # the others are about as large as the first
+def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
+    settings, seeds = plan.settings_of(entry), tuple(run.seed for run in plan.runs(entry))
+    stream = plan.experiment.stream(data.to(plan.device), settings, Rng(seeds))
+    task, model = stream.make(0), network(settings, stream.shape)
+    # The other tasks are about as large as the first.
+    planned = fits(plan.build(entry), [task.train.size] * stream.size, entry.climbs)
     kinds = {fit.kind: fit for fit in planned}
-    cost = {kind: _step_seconds(fit, task, model, plan) for kind, fit in kinds.items()}
+    cost = {kind: _step_seconds(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
     seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
-    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, _gigabytes(plan, task, stream, planned))
+    draws = settings.draws if entry.draws else 1
+    gigabytes = _gigabytes(settings, len(seeds), draws, task, stream, planned)
+    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, gigabytes)
 
 
-def _step_seconds(fit: Fit, task: Task, model: Network, plan: Plan) -> float:
+def _step_seconds(fit: Fit, task: Task, model: Network, rng: Rng) -> float:
     """Seconds a step, by taking a few: within one epoch if an epoch has several, else one an epoch, as in the fit."""
-    prior = model.prior(task.heads)
-    q = fit.project.initial(prior.to(plan.device).expand(len(plan.seeds)))
+    prior, runs = model.prior(task.heads), len(rng.seeds)
+    q = fit.project.initial(prior.to(task.train.x.device).expand(runs))
     if not fit.first:
         q = q._replace(mean=q.mean + 1e-3)  # no longer at the prior
     several = fit.examples > fit.batch
 
     def timed(steps: int) -> float:
         size = fit.batch * (steps if several else 1)
-        index = torch.arange(size).remainder(task.train.size).expand(len(plan.seeds), -1)
-        ascent = replace(fit.project.ascent, epochs=1 if several else steps, batch=fit.batch)
-        project: Projection[Any] = replace(fit.project, ascent=ascent)
+        index = torch.arange(size).remainder(task.train.size).expand(runs, -1)
+        project: Projection[Any] = fit.project
+        if fit.climbs:
+            ascent = replace(fit.project.ascent, epochs=1 if several else steps, batch=fit.batch)
+            project = replace(fit.project, ascent=ascent)
         target = Target(q, model, task.train.take(index), prior)
         began = perf_counter()
-        project(target, Rng(plan.seeds).at("trial"))
+        project(target, rng.at("trial"))
         return perf_counter() - began
 
     timed(1)
     return max(timed(2 * TRIAL) - timed(TRIAL), 1e-6) / TRIAL
 
 
-def _gigabytes(plan: Plan, task: Task, stream: Stream, planned: list[Fit]) -> float:
-    s, runs = plan.settings, len(plan.seeds)
-    parameters = network(plan, stream.shape).prior(task.heads).layout.size
+def _gigabytes(s: Settings, runs: int, draws: int, task: Task, stream: Stream, planned: list[Fit]) -> float:
+    parameters = network(s, stream.shape).prior(task.heads).layout.size
     # q_{t-1}, the fit, its gradient and Adam's two moments, each a mean and a log variance; and q_t by head.
     beliefs = runs * parameters * 4 * 2 * (5 + (stream.size if s.predictive == "per-head" else 1))
     batch = max((fit.batch for fit in planned), default=1)
     # Mean, deviation, noise and output of a layer, and the gradients of two of them.
-    activations = runs * s.draws * batch * sum(s.hidden) * 4 * 6
+    activations = runs * draws * batch * sum(s.hidden) * 4 * 6
     data = _bytes(task.train) * 2 + _bytes(task.test) * stream.size
     return (beliefs + activations + data) / 1e9
 

@@ -22,6 +22,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rows: list[Row] = []
+        self.parts: list[RunFolder] = []
         self.made = False
 
     def create(self) -> None:
@@ -38,9 +39,18 @@ class RunFolder:
             raise _refused(self.path, error) from error
         write_atomic(self.path / ROWS, to_csv([]))
 
+    def part(self, name: str) -> RunFolder:
+        """A folder within this one, for rows of another kind."""
+        part = RunFolder(self.path / name)
+        part.create()
+        self.parts.append(part)
+        return part
+
     def drop_if_bare(self) -> None:
         """Take back a folder that has no rows yet, so that a run that failed early is not in the way of the next."""
-        if not self.rows:
+        for part in self.parts:
+            part.drop_if_bare()
+        if not self.rows and not any(part.rows for part in self.parts):
             with suppress(OSError):
                 for name in (ROWS, ABOUT):
                     (self.path / name).unlink(missing_ok=True)

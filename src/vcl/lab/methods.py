@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
+from vcl.curvature import Curvature
 from vcl.errors import unknown
 from vcl.lab.settings import Settings
 from vcl.optimise import Ascent
-from vcl.projections import MaximumLikelihood, VariationalKL
+from vcl.projections import (
+    ElasticWeightConsolidation,
+    LaplacePropagation,
+    MaximumAPosteriori,
+    MaximumLikelihood,
+    MomentMatching,
+    Projection,
+    SequentialMonteCarlo,
+    SynapticIntelligence,
+    VariationalKL,
+)
 from vcl.recursion import Method, Predictive
 
 
@@ -20,7 +32,11 @@ class MethodEntry(NamedTuple):
     about: str
     build: Callable[[Settings], Method[Any]]
     draws: bool = True
-    """Whether prediction averages over draws; a point estimate needs only one."""
+    """Whether prediction averages over draws of the belief; otherwise it takes the belief's mean."""
+    takes_lambda: bool = False
+    """Whether the weight of the past must be chosen."""
+    climbs: bool = True
+    """Whether its fits are steps of an optimiser, which a dry run can time one by one."""
 
 
 def ascent(s: Settings) -> Ascent:
@@ -31,6 +47,11 @@ def ascent(s: Settings) -> Ascent:
 def coreset_ascent(s: Settings) -> Ascent:
     """How a coreset is fitted."""
     return Ascent(s.coreset_epochs, s.coreset_batch, s.lr, s.schedule)
+
+
+def curvature(s: Settings) -> Curvature:
+    """How Phi_t is taken."""
+    return Curvature(s.fisher, s.fisher_samples)
 
 
 def variational(s: Settings, how: Ascent) -> VariationalKL:
@@ -50,10 +71,16 @@ def batch_vi(s: Settings) -> Method[Any]:
     return Method(project, Everything(), project, "joint")
 
 
-def mle(s: Settings) -> Method[Any]:
-    """Fine-tuning."""
-    project = MaximumLikelihood(ascent(s), s.init_sd)
+def plain(project: Projection[Any]) -> Method[Any]:
+    """A projection without a coreset."""
     return Method(project, Nothing(), project, "joint")
+
+
+def with_lambda(method: Method[Any], lam: tuple[float, ...]) -> Method[Any]:
+    """The same method with a lambda for each run."""
+    project: Any = method.project
+    refit: Any = method.refit
+    return replace(method, project=replace(project, lam=lam), refit=replace(refit, lam=lam))
 
 
 METHODS: tuple[MethodEntry, ...] = (
@@ -68,7 +95,52 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry("random-only", "the random coreset alone", lambda s: vcl(s, Only(RandomK(s.coreset)))),
     MethodEntry("kcenter-only", "the K-center coreset alone", lambda s: vcl(s, Only(KCenter(s.coreset)))),
     MethodEntry("batch-vi", "all data so far at once, an upper bound", batch_vi),
-    MethodEntry("mle", "maximum likelihood (fine-tuning), the forgetting baseline", mle, draws=False),
+    MethodEntry(
+        "mle",
+        "maximum likelihood (fine-tuning), the forgetting baseline",
+        lambda s: plain(MaximumLikelihood(ascent(s), s.init_sd)),
+        draws=False,
+    ),
+    MethodEntry(
+        "map",
+        "maximum a posteriori: held at the last estimate, all parameters alike",
+        lambda s: plain(MaximumAPosteriori(ascent(s), s.lam, s.init_sd)),
+        draws=False,
+        takes_lambda=True,
+    ),
+    MethodEntry(
+        "lp",
+        "Laplace propagation, diagonal",
+        lambda s: plain(LaplacePropagation(ascent(s), s.lam, curvature(s), s.init_sd)),
+        draws=False,
+        takes_lambda=True,
+    ),
+    MethodEntry(
+        "ewc",
+        "elastic weight consolidation",
+        lambda s: plain(ElasticWeightConsolidation(ascent(s), s.lam, curvature(s), s.anchor, s.init_sd)),
+        draws=False,
+        takes_lambda=True,
+    ),
+    MethodEntry(
+        "si",
+        "synaptic intelligence",
+        lambda s: plain(SynapticIntelligence(ascent(s), s.lam, s.damping, s.init_sd)),
+        draws=False,
+        takes_lambda=True,
+    ),
+    MethodEntry(
+        "adf",
+        "moment matching (assumed density filtering), one pass",
+        lambda s: plain(MomentMatching(s.filter_batch, s.init_sd)),
+        climbs=False,
+    ),
+    MethodEntry(
+        "smc",
+        "sequential Monte Carlo, for networks of a few hundred parameters (--set hidden=4)",
+        lambda s: plain(SequentialMonteCarlo(s.particles, refit="local")),
+        climbs=False,
+    ),
 )
 
 

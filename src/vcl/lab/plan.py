@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, NamedTuple
 
 import torch
 
 from vcl.errors import VclError, unknown
 from vcl.lab.experiments import Experiment, experiment
-from vcl.lab.methods import MethodEntry, method
-from vcl.lab.settings import PRESETS, Settings, override
+from vcl.lab.methods import MethodEntry, method, with_lambda
+from vcl.lab.results import label
+from vcl.lab.settings import PRESETS, Preset, Settings, override
+from vcl.recursion import Method
+
+Grid = Mapping[str, tuple[float, ...]]
+"""The lambdas to try, by method."""
+
+
+class Run(NamedTuple):
+    """One row of the stack: what its results are called, its seed, and its lambda where it comes from a grid."""
+
+    label: str
+    seed: int
+    lam: float | None
 
 
 @dataclass(frozen=True)
@@ -19,18 +34,53 @@ class Plan:
 
     experiment: Experiment
     methods: tuple[MethodEntry, ...]
-    preset: str
+    preset: Preset
     settings: Settings
     device: torch.device
+    changes: tuple[str, ...] = ()
+    grid: Grid = field(default_factory=dict)
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """Seeds 0 to n - 1, all run stacked."""
         return tuple(range(self.settings.seeds))
 
+    def settings_of(self, entry: MethodEntry) -> Settings:
+        """The settings with what this method does differently in this experiment; the user's own changes win."""
+        own = self.experiment.own.get(self.preset, {}).get(entry.name, {})
+        return override(replace(self.settings, **own), self.changes)
+
+    def runs(self, entry: MethodEntry) -> tuple[Run, ...]:
+        """Every lambda with every seed, as one stack."""
+        lams = self.grid.get(entry.name)
+        if lams is None:
+            return tuple(Run(entry.name, seed, None) for seed in self.seeds)
+        return tuple(Run(label(entry.name, lam), seed, lam) for lam in lams for seed in self.seeds)
+
+    def build(self, entry: MethodEntry) -> Method[Any]:
+        """The method, with a lambda for each run where there is a grid."""
+        made = entry.build(self.settings_of(entry))
+        lams = tuple(run.lam for run in self.runs(entry) if run.lam is not None)
+        return with_lambda(made, lams) if lams else made
+
+    def paper(self) -> dict[str, float]:
+        """The paper's numbers by label: a lambda of a grid has one if it is the paper's own choice."""
+        numbers = dict(self.experiment.paper)
+        for entry in self.methods:
+            best = self.experiment.own.get(self.preset, {}).get(entry.name, {}).get("lam")
+            if entry.name in numbers and best in self.grid.get(entry.name, ()):
+                numbers[label(entry.name, best)] = numbers[entry.name]
+        return numbers
+
 
 def make_plan(
-    name: str, methods: str, preset: str, seeds: int | None, device: str, changes: Sequence[str] = ()
+    name: str,
+    methods: str,
+    preset: str,
+    seeds: int | None,
+    device: str,
+    changes: Sequence[str] = (),
+    grid: str | None = None,
 ) -> Plan:
     """The plan that the command line asks for, or one clear sentence on what is wrong with it."""
     chosen = experiment(name)
@@ -48,7 +98,46 @@ def make_plan(
         if any(change.startswith("seeds=") for change in changes):
             raise VclError("both --seeds and --set seeds=… were given; give one of them.")
         settings = replace(settings, seeds=seeds)
-    return Plan(chosen, entries, known, override(settings, changes), choose_device(device))
+    lams = {} if grid is None else make_grid(grid, entries, chosen)
+    if lams and any(change.startswith("lambda=") for change in changes):
+        raise VclError("both --grid lambda=… and --set lambda=… were given; give one of them.")
+    return Plan(chosen, entries, known, override(settings, changes), choose_device(device), tuple(changes), lams)
+
+
+def make_grid(text: str, entries: Sequence[MethodEntry], chosen: Experiment) -> Grid:
+    """``lambda=1,10,100``, or ``lambda=paper`` for what the paper tried; for the methods that take a lambda."""
+    key, equals, values = text.partition("=")
+    if key != "lambda" or not equals:
+        raise VclError(
+            f"--grid {text!r} is not of the form lambda=1,10,100 or lambda=paper; only lambda can be a grid."
+        )
+    takers = [entry for entry in entries if entry.takes_lambda]
+    if not takers:
+        raise VclError(
+            f"--grid was given, but none of {', '.join(e.name for e in entries)} takes a lambda; leave it out."
+        )
+    if values == "paper":
+        missing = [entry.name for entry in takers if entry.name not in chosen.grids]
+        if missing:
+            raise VclError(
+                f"the paper has no grid of lambda for {missing[0]} on {chosen.name}; give one, as in "
+                "--grid lambda=1,10,100."
+            )
+        return {entry.name: chosen.grids[entry.name] for entry in takers}
+    lams = tuple(_number(part) for part in values.split(","))
+    if len(set(lams)) != len(lams):
+        raise VclError(f"--grid {text!r} names a lambda twice; give each once.")
+    return {entry.name: lams for entry in takers}
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise VclError(f"--grid lambda takes numbers with commas between, not {text!r}.") from None
+    if not 0 <= value < inf:
+        raise VclError(f"lambda is {text} in --grid; give numbers from 0 (which forgets) up.")
+    return value
 
 
 def choose_device(name: str) -> torch.device:

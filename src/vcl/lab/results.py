@@ -34,6 +34,24 @@ class Summary(NamedTuple):
     seeds: int
 
 
+LAMBDA = " lambda="
+
+
+def label(method: str, lam: float) -> str:
+    """What the rows of a method at one lambda of a grid are called.
+
+    >>> label("ewc", 100.0), split_label("ewc lambda=100"), split_label("ewc")
+    ('ewc lambda=100', ('ewc', 100.0), ('ewc', None))
+    """
+    return f"{method}{LAMBDA}{lam:g}"
+
+
+def split_label(name: str) -> tuple[str, float | None]:
+    """The inverse of :func:`label`; None where there is no lambda in it."""
+    method, found, lam = name.partition(LAMBDA)
+    return method, float(lam) if found else None
+
+
 def to_csv(rows: Iterable[Row]) -> str:
     """Rows as CSV text, numbers written so that they read back exactly."""
     out = io.StringIO()

@@ -13,12 +13,14 @@ from vcl.errors import NonFiniteError
 from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
+from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays
 from vcl.likelihood import Categorical
 from vcl.metrics import accuracy, brier, calibration_error, log_predictive
 from vcl.models import Network, mlp
 from vcl.optimise import Report, silent
 from vcl.prediction import predict
+from vcl.projections import Point
 from vcl.recursion import State, Task, initial, learn
 from vcl.rng import Rng
 
@@ -31,7 +33,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class Done(NamedTuple):
-    """One task learned by one method, for all seeds."""
+    """One task learned by one method, for all runs."""
 
     method: str
     task: str
@@ -41,19 +43,19 @@ class Done(NamedTuple):
     rows: list[Row]
 
 
-def network(plan: Plan, shape: tuple[int, ...]) -> Network:
+def network(s: Settings, shape: tuple[int, ...]) -> Network:
     """The paper's network for inputs of this shape."""
-    s = plan.settings
     return Network(mlp(prod(shape), s.hidden), s.hidden[-1], Categorical(), s.prior_var)
 
 
 def run_method(plan: Plan, entry: MethodEntry, data: Arrays, report: Report = silent) -> Iterator[Done]:
-    """Learn the stream with one method, all seeds stacked, and evaluate on every task so far after each one."""
-    rng = Rng(plan.seeds)
-    stream = plan.experiment.stream(data.to(plan.device), plan.settings, rng)
-    model = network(plan, stream.shape)
-    method = entry.build(plan.settings)
-    state: State[Any] = initial(model, method, len(plan.seeds), plan.device)
+    """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one."""
+    settings, runs = plan.settings_of(entry), plan.runs(entry)
+    rng = Rng(tuple(run.seed for run in runs))
+    stream = plan.experiment.stream(data.to(plan.device), settings, rng)
+    model = network(settings, stream.shape)
+    method = plan.build(entry)
+    state: State[Any] = initial(model, method, len(runs), plan.device)
     met: list[Task] = []
     began = perf_counter()
     for task in stream:
@@ -67,29 +69,30 @@ def run_method(plan: Plan, entry: MethodEntry, data: Arrays, report: Report = si
 
 def evaluate(plan: Plan, entry: MethodEntry, model: Network, state: State[Any], met: list[Task], rng: Rng) -> list[Row]:
     """Every metric on the test data of every task so far, with the predictive posterior of its head."""
-    draws = plan.settings.predict_draws if entry.draws else 1
+    settings, runs = plan.settings_of(entry), plan.runs(entry)
     rows = []
     for number, task in enumerate(met, start=1):
         (source,) = task.test.sources
+        belief = state.predictive[source.head]
         probabilities = predict(
-            state.predictive[source.head],
+            belief if entry.draws else Point(belief.layout, belief.mean),
             model,
             task.test.x,
             source.head,
             rng.at("evaluate", state.t, number),
-            draws,
-            plan.settings.predict_estimator,
+            settings.predict_draws if entry.draws else 1,
+            settings.predict_estimator,
             chunk=500_000 if plan.device.type == "cpu" else 20_000_000,
         )
         if not bool(probabilities.isfinite().all()):  # their argmax would pass for an accuracy
             raise NonFiniteError(
                 f"task {state.t} ({met[-1].name}): the predictions on task {number} ({task.name}) are not finite; the "
-                f"learning rate {plan.settings.lr:g} is probably too large; lower it, or scale the inputs."
+                f"learning rate {settings.lr:g} is probably too large; lower it, or scale the inputs."
             )
         for metric, measure in METRICS.items():
             values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
             rows += [
-                Row(entry.name, seed, state.t, number, metric, value)
-                for seed, value in zip(plan.seeds, values, strict=True)
+                Row(run.label, run.seed, state.t, number, metric, value)
+                for run, value in zip(runs, values, strict=True)
             ]
     return rows

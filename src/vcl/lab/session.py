@@ -20,8 +20,9 @@ from vcl import __version__
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.estimate import check_coresets
-from vcl.lab.figures import average_accuracy
+from vcl.lab.figures import average_accuracy, lambda_grid
 from vcl.lab.folder import RunFolder, write_atomic
+from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.progress import watching
 from vcl.lab.runner import run_method
@@ -68,7 +69,13 @@ def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: C
     check_coresets(plan, data)
     about = describe(plan, origin)
     folder.describe(about)
-    began = perf_counter()
+    seconds = run_methods(plan, data, folder, console)
+    folder.describe({**about, **finished(seconds)})
+    show(plan, about, sum(seconds.values()), folder, console)
+
+
+def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console) -> dict[str, float]:
+    """Run every method of the plan, rows going to ``folder`` task by task; the seconds that each took."""
     seconds: dict[str, float] = {}
     with watching(console) as watch:
         for entry in plan.methods:
@@ -78,21 +85,35 @@ def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: C
                 folder.add(done.rows)
                 watch.task(done)
             seconds[entry.name] = round(perf_counter() - start, 2)
-    lines = tables.cells(folder.rows, plan.experiment.paper)
-    total = perf_counter() - began
-    folder.describe({**about, "finished": now(), "seconds": seconds, "total_seconds": round(total, 2)})
+    return seconds
+
+
+def show(
+    plan: Plan, about: dict[str, Any], seconds: float, folder: RunFolder, console: Console, before: str = ""
+) -> None:
+    """The table and the figures of the rows in ``folder``, there and on the console; ``before`` opens the document."""
+    paper = plan.paper()
+    lines = tables.cells(folder.rows, paper)
     title = f"{plan.experiment.name}, preset {plan.preset}, after {plan.settings.tasks} tasks"
-    note = tables.explain(folder.rows, plan.experiment.paper)
-    made = f"`{about['command']}`, vcl {__version__}, torch {torch.__version__}, {about['device']}, {total:.0f} s"
-    write_atomic(folder.path / "table.md", f"# {title}\n\n{tables.markdown(lines)}\n{note}\n\nMade by {made}.\n")
-    figures = average_accuracy.draw(folder.rows, title, plan.experiment.paper, folder.path / "average-accuracy")
+    note = tables.explain(folder.rows, paper)
+    made = f"`{about['command']}`, vcl {__version__}, torch {torch.__version__}, {about['device']}, {seconds:.0f} s"
+    text = f"# {title}\n\n{before}{tables.markdown(lines)}\n{note}\n\nMade by {made}.\n"
+    write_atomic(folder.path / "table.md", text)
+    figures = average_accuracy.draw(folder.rows, title, paper, folder.path / "average-accuracy")
+    if any(len(lams) > 1 for lams in plan.grid.values()):
+        figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, folder.path / "lambda") + figures
     console.print(tables.terminal(title, lines))
     console.print(note, soft_wrap=True, highlight=False)
     console.print(
-        f"{total:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",
+        f"{seconds:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def finished(seconds: dict[str, float]) -> dict[str, Any]:
+    """What is known of a run at its end."""
+    return {"finished": now(), "seconds": seconds, "total_seconds": round(sum(seconds.values()), 2)}
 
 
 def describe(plan: Plan, origin: str) -> dict[str, Any]:
@@ -104,11 +125,18 @@ def describe(plan: Plan, origin: str) -> dict[str, Any]:
         "methods": [entry.name for entry in plan.methods],
         "seeds": list(plan.seeds),
         "settings": asdict(plan.settings),
+        "settings_of": {entry.name: _differences(plan, entry) for entry in plan.methods},
+        "grid": plan.grid,
         "data": {"name": plan.experiment.dataset, "origin": origin},
         "device": device_name(plan.device),
         "versions": {"vcl": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "started": now(),
     }
+
+
+def _differences(plan: Plan, entry: MethodEntry) -> dict[str, Any]:
+    common = asdict(plan.settings)
+    return {key: value for key, value in asdict(plan.settings_of(entry)).items() if value != common[key]}
 
 
 def command(arguments: Sequence[str]) -> str:

@@ -28,6 +28,8 @@ class Settings:
     """Points kept of each task."""
     coreset_epochs: int
     coreset_batch: int | None
+    heads: Literal["multi", "single"] = "multi"
+    """A head for each task, or one for all."""
     predictive: Literal["joint", "per-head"] = "joint"
     lr: float = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
@@ -37,6 +39,16 @@ class Settings:
     init_var: float = exp(-6)
     init_sd: float = 0.1
     prior_var: float = 1.0
+    lam: float = 1.0
+    """lambda: how much the past weighs, for methods that need to be told. `--set lambda=…` sets it."""
+    fisher: Literal["empirical", "true", "hessian"] = "empirical"
+    fisher_samples: int | None = None
+    """Examples that the curvature is taken from; none takes all."""
+    anchor: Literal["own", "previous"] = "own"
+    damping: float = 1e-3
+    filter_batch: int = 1
+    """Examples that moment matching takes in at a time."""
+    particles: int = 1000
     predict_draws: int = 100
     predict_estimator: Literal["local", "weights"] = "weights"
     train_limit: int | None = None
@@ -45,8 +57,30 @@ class Settings:
     seeds: int = 10
 
 
-AT_LEAST_ONE = ("tasks", "epochs", "coreset_epochs", "draws", "predict_draws", "seeds", "coreset")
-ABOVE_ZERO = ("batch", "coreset_batch", "train_limit", "test_limit", "lr", "init_var", "init_sd", "prior_var")
+AT_LEAST_ONE = (
+    "tasks",
+    "epochs",
+    "coreset_epochs",
+    "draws",
+    "predict_draws",
+    "seeds",
+    "coreset",
+    "filter_batch",
+)
+ABOVE_ZERO = (
+    "batch",
+    "coreset_batch",
+    "train_limit",
+    "test_limit",
+    "lr",
+    "init_var",
+    "init_sd",
+    "prior_var",
+    "damping",
+    "fisher_samples",
+)
+ALIASES = {"lambda": "lam"}
+"""Names on the command line that Python keeps for itself."""
 
 
 def override(settings: Settings, pairs: Sequence[str]) -> Settings:
@@ -54,11 +88,12 @@ def override(settings: Settings, pairs: Sequence[str]) -> Settings:
     kinds = typing.get_type_hints(Settings)
     changes: dict[str, Any] = {}
     for pair in pairs:
-        key, equals, text = pair.partition("=")
+        given, equals, text = pair.partition("=")
+        key = ALIASES.get(given, given)
         if not equals:
             raise VclError(f"--set {pair!r} is not of the form key=value, such as --set epochs=20.")
         if key not in kinds:
-            raise unknown("setting", key, [field.name for field in fields(Settings)])
+            raise unknown("setting", key, [*ALIASES, *(field.name for field in fields(Settings))])
         changes[key] = _parse(key, text, kinds[key])
     changed = replace(settings, **changes)
     check(changed)
@@ -74,6 +109,10 @@ def check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and not 0 < value < inf:
             raise VclError(f"{name} is {value}; give a number above 0.")
+    if settings.particles < 2:
+        raise VclError(f"particles is {settings.particles}; give at least 2.")
+    if not 0 <= settings.lam < inf:
+        raise VclError(f"lambda is {settings.lam}; give a number from 0 (which forgets) up.")
     if not settings.hidden or min(settings.hidden) < 1:
         raise VclError(f"hidden is {settings.hidden}; give at least one layer of at least 1 unit, such as 100,100.")
 

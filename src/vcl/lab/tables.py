@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from vcl.lab.results import Row, Summary, final, methods
+from vcl.lab.results import LAMBDA, Row, Summary, final, methods
 
 COLUMNS = ("method", "accuracy %", "paper", "forgetting %", "log predictive", "calibration")
 
@@ -46,7 +46,7 @@ def terminal(title: str, lines: Sequence[Sequence[str]]) -> Table:
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for line in lines:
-        table.add_row(*line)
+        table.add_row(line[0].replace(LAMBDA, " λ="), *line[1:])  # 80 columns are few
     return table
 
 

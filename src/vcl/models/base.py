@@ -34,6 +34,17 @@ class Model(Protocol):
         """
         ...
 
+    def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
+        """log of the integral of p(y^(n) | theta, x^(n)) N(theta; mean, diag var), each example by itself [N].
+
+        For one run, like :meth:`log_lik`; in closed form, exactly or by moment propagation, never by drawing.
+        """
+        ...
+
+    def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
+        """y^(n) ~ p(y | theta, x^(n)) for one theta, made of standard normal noise of y's shape; data.y is not used."""
+        ...
+
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
         """Moments of p(y | theta, x) [N, C] for one theta, to be averaged over draws."""
         ...

@@ -42,6 +42,16 @@ class LinearGaussian:
         """log N(y; w^T x, noise^2)."""
         return Normal(self.noise).log_prob((as_input(data.x) @ params["w"]).unsqueeze(-1), data.y)
 
+    def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
+        """w^T x + e."""
+        return Normal(self.noise).sample((as_input(data.x) @ params["w"]).unsqueeze(-1), noise)
+
+    def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
+        """log N(y; m^T x, v^T x^2 + noise^2), exactly."""
+        x = as_input(data.x)
+        moments = (x @ mean["w"]).unsqueeze(-1), (x.square() @ var["w"]).unsqueeze(-1)
+        return Normal(self.noise).log_evidence(*moments, data.y)
+
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
         """E[y] and E[y^2]."""
         return Normal(self.noise).expectation((as_input(x) @ params["w"]).unsqueeze(-1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -17,6 +17,7 @@ from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import HEAD, Layout, Params
 from vcl.likelihood import Likelihood
 from vcl.models.base import Heads
+from vcl.moments import linear, through
 from vcl.rows import is_row_wise
 
 TRUNK = "trunk."
@@ -55,19 +56,26 @@ class Network:
     def log_lik(self, params: Params, data: Data) -> Tensor:
         """log p(y | theta, x), each example by its own head."""
         features = self._features(params, data.x)
-        if len(data.heads) == 1:
-            return self.likelihood.log_prob(self._head(params, features, data.heads[0]), data.y)
-        # Heads are small beside the trunk: all examples go through each, and each example keeps its own answer.
-        answers = {}
-        for head in data.heads:
-            output = self._head(params, features, head)
-            # A label of another head may be out of this head's range; its answer is not used.
-            y = data.y if data.y.is_floating_point() else data.y.clamp(max=output.shape[-1] - 1)
-            answers[head] = self.likelihood.log_prob(output, y)
-        total = answers[data.sources[0].head]
-        for position, source in enumerate(data.sources):
-            total = torch.where(data.source == position, answers[source.head], total)
-        return total
+
+        def answer(head: str) -> Tensor:
+            return self.likelihood.log_prob(self._head(params, features, head), _labels(data, head))
+
+        return _by_head(data, answer)
+
+    def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
+        """The likelihood's evidence at the output's moments (:mod:`vcl.moments`), each example by its own head."""
+        features, spread = through(self.trunk, _trunk(mean), _trunk(var), as_input(data.x))
+
+        def answer(head: str) -> Tensor:
+            weight, bias = zip(_head_params(mean, head), _head_params(var, head), strict=True)
+            return self.likelihood.log_evidence(*linear(features, spread, weight, bias), _labels(data, head))
+
+        return _by_head(data, answer)
+
+    def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
+        """y ~ p(y | theta, x), each example by its own head."""
+        features = self._features(params, data.x)
+        return _by_head(data, lambda head: self.likelihood.sample(self._head(params, features, head), noise))
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
         """The likelihood's moments at head ``head``."""
@@ -98,15 +106,11 @@ class Network:
             raise VclError(f"the trunk gives {shape[1:]} values an example but features={self.features} was said.")
 
     def _features(self, params: Params, x: Tensor) -> Tensor:
-        trunk = {name[len(TRUNK) :]: value for name, value in params.items() if name.startswith(TRUNK)}
-        features: Tensor = functional_call(self.trunk, trunk, as_input(x))
+        features: Tensor = functional_call(self.trunk, _trunk(params), as_input(x))
         return features
 
     def _head(self, params: Params, features: Tensor, head: str) -> Tensor:
-        weight, bias = params.get(f"{HEAD}{head}.weight"), params.get(f"{HEAD}{head}.bias")
-        if weight is None:
-            raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for a head that was met.")
-        return F.linear(features, weight, bias)
+        return F.linear(features, *_head_params(params, head))
 
 
 def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
@@ -116,6 +120,39 @@ def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers)
+
+
+def _trunk(params: Params) -> dict[str, Tensor]:
+    """The trunk's parameters, under its own names."""
+    return {name[len(TRUNK) :]: value for name, value in params.items() if name.startswith(TRUNK)}
+
+
+def _head_params(params: Params, head: str) -> tuple[Tensor, Tensor]:
+    """A head's weight and bias."""
+    if f"{HEAD}{head}.weight" not in params:
+        raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for a head that was met.")
+    return params[f"{HEAD}{head}.weight"], params[f"{HEAD}{head}.bias"]
+
+
+def _by_head(data: Data, answer: Callable[[str], Tensor]) -> Tensor:
+    """``answer`` [N, ...] of each example's own head.
+
+    Heads are small beside the trunk: all examples go through each, and each example keeps its own answer.
+    """
+    answers = {head: answer(head) for head in data.heads}
+    total = answers[data.sources[0].head]
+    for position, source in enumerate(data.sources[1:], start=1):
+        mine = (data.source == position).view(-1, *(1,) * (total.dim() - 1))
+        total = torch.where(mine, answers[source.head], total)
+    return total
+
+
+def _labels(data: Data, head: str) -> Tensor:
+    """The labels as ``head`` may be asked for them: one of another head may be out of its range, and is set to 0."""
+    if len(data.heads) == 1 or data.y.is_floating_point():
+        return data.y
+    mine = [data.source == position for position, source in enumerate(data.sources) if source.head == head]
+    return data.y.where(torch.stack(mine).any(0), 0)
 
 
 def refuse_unsound(module: nn.Module) -> None:

@@ -16,6 +16,9 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="A new folder for the results; under runs/ if left out.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, a setting to change; repeatable.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="lambda=1,10,100 (or lambda=paper): every lambda with every seed, as one stack.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if this one's data cannot be had.")] = None,
     dry_run: Annotated[
@@ -31,8 +34,8 @@ def run(
 
     console = Console()
     # Everything that can be wrong is looked at before any work starts.
-    plan = make_plan(experiment, method, preset, seeds, device, set_ or [])
-    other = make_plan(fallback, method, preset, seeds, device, set_ or []) if fallback else None
+    plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
+    other = make_plan(fallback, method, preset, seeds, device, set_ or [], grid) if fallback else None
     plan, arrays, origin = load_arrays(plan, other, data, console)
     if dry_run:
         show_estimate(plan, arrays, console)

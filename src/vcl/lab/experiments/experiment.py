@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vcl.lab.settings import Preset, Settings
 from vcl.lab.streams import Arrays, Stream
@@ -20,3 +20,7 @@ class Experiment(NamedTuple):
     stream: Callable[[Arrays, Settings, Rng], Stream]
     paper: Mapping[str, float] = {}
     """Average accuracy after the last task that the paper reports, in %, by method."""
+    own: Mapping[Preset, Mapping[str, Mapping[str, Any]]] = {}
+    """What a method does differently: settings by preset and method."""
+    grids: Mapping[str, tuple[float, ...]] = {}
+    """The lambdas that the paper tried, by method."""

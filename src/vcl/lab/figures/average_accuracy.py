@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from vcl.lab.figures.style import colour, line, mark, save
-from vcl.lab.results import Row, matrix, methods
+from vcl.lab.results import LAMBDA, Row, matrix, methods
 from vcl.metrics import average_accuracy
 
 
@@ -28,7 +28,7 @@ def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path
         axes.plot(
             tasks,
             mean.tolist(),
-            label=method,
+            label=method.replace(LAMBDA, " λ="),
             markersize=4.5,
             linewidth=1.6,
             linestyle=line(position),

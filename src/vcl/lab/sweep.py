@@ -1,0 +1,122 @@
+"""`vcl sweep`: which lambda is best, chosen without looking at the test set unless that is asked for by name.
+
+Methods with a lambda are tuned by final average accuracy. ``validation`` (the default) holds out a part of the training
+data, trains on the rest with every lambda, and learns the whole training data anew with the best one. ``test`` chooses
+on the test set itself, as the paper did for its baselines; its numbers are then too good, and are labelled so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from rich.console import Console
+
+from vcl.errors import VclError, unknown
+from vcl.lab.estimate import check_coresets
+from vcl.lab.figures import lambda_grid
+from vcl.lab.folder import RunFolder
+from vcl.lab.plan import Grid, Plan
+from vcl.lab.results import Row, Summary, final, label
+from vcl.lab.session import describe, finished, run_methods, show
+from vcl.lab.streams import Arrays
+from vcl.rng import Rng
+
+Select = Literal["validation", "test"]
+SELECTS: tuple[Select, ...] = ("validation", "test")
+
+WARNINGS: dict[Select, str] = {
+    "validation": "lambda chosen on held-out training data; the test set was not looked at.",
+    "test": "lambda CHOSEN ON THE TEST SET (the paper's practice): these accuracies are too good.",
+}
+
+
+class Choice(NamedTuple):
+    """The best lambda of a method, how good it was where it was chosen, and whether it ends its grid."""
+
+    lam: float
+    accuracy: Summary
+    edge: bool
+
+
+def check(plan: Plan, select: str, share: float) -> Select:
+    """Raise one clear sentence unless this can be swept; the way of choosing, known to be one."""
+    chosen = next((known for known in SELECTS if known == select), None)
+    if chosen is None:
+        raise unknown("way to select", select, SELECTS)
+    if not 0 < share < 1:
+        raise VclError(f"--validation is {share}; give the share of the training data to hold out, such as 0.1.")
+    alone = [entry.name for entry in plan.methods if entry.name not in plan.grid]
+    if alone:
+        raise VclError(f"{alone[0]} takes no lambda, so there is nothing to sweep; leave it out, or use `vcl run`.")
+    return chosen
+
+
+def hold_out(data: Arrays, share: float) -> Arrays:
+    """The training data alone, a random part of it in the test data's place; the same part for every run."""
+    size = data.train_x.shape[0]
+    held = max(1, round(share * size))
+    if held >= size:
+        raise VclError(f"holding out {share:g} of {size} training examples leaves none to train on; hold out less.")
+    (order,) = Rng((0,)).at("validation").per_run(lambda g: torch.randperm(size, generator=g))
+    order = order.to(data.train_x.device)
+    test, train = order[:held], order[held:].sort().values  # the rest in its old order
+    return Arrays(data.train_x[train], data.train_y[train], data.train_x[test], data.train_y[test], data.classes)
+
+
+def choose(rows: Sequence[Row], grid: Grid) -> dict[str, Choice]:
+    """The lambda of each method with the best average accuracy after the last task, meaned over seeds."""
+    chosen = {}
+    for method, lams in grid.items():
+        ends = {lam: final(rows, label(method, lam))["average accuracy"] for lam in lams}
+        best = max(lams, key=lambda lam: ends[lam].mean)
+        chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
+    return chosen
+
+
+def sweep(
+    plan: Plan, data: Arrays, origin: str, select: Select, share: float, folder: RunFolder, console: Console
+) -> dict[str, Choice]:
+    """Try every lambda, choose, and leave in ``folder`` the test results of what was chosen (or of all, if on test)."""
+    check_coresets(plan, data)
+    about = {
+        **describe(plan, origin),
+        "select": {"on": select, "validation": share if select == "validation" else None},
+    }
+    folder.describe(about)
+    if select == "validation":
+        held = folder.part("validation")
+        seconds = run_methods(plan, hold_out(data, share), held, console)
+        chosen = choose(held.rows, plan.grid)
+        lambda_grid.draw(held.rows, f"{plan.experiment.name}, on validation data", {}, folder.path / "lambda")
+        tell(chosen, select, console)
+        plan = replace(plan, grid={method: (choice.lam,) for method, choice in chosen.items()})
+        again = run_methods(plan, data, folder, console)
+        seconds = {method: round(seconds[method] + again[method], 2) for method in seconds}
+    else:
+        seconds = run_methods(plan, data, folder, console)
+        chosen = choose(folder.rows, plan.grid)
+        tell(chosen, select, console)
+    folder.describe({**about, "chosen": {m: c._asdict() for m, c in chosen.items()}, **finished(seconds)})
+    show(plan, about, sum(seconds.values()), folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen)}\n")
+    console.print(WARNINGS[select], soft_wrap=True, highlight=False)
+    return chosen
+
+
+def tell(chosen: dict[str, Choice], select: Select, console: Console) -> None:
+    """What was chosen, and a word where the grid was too narrow."""
+    for method, choice in chosen.items():
+        edge = "; it is at the edge of the grid, so a wider one may hold a better" if choice.edge else ""
+        console.print(
+            f"{method}: lambda={choice.lam:g} is best, {100 * choice.accuracy.mean:.2f} % on {select} data{edge}.",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+def _markdown(chosen: dict[str, Choice]) -> str:
+    lines: list[Any] = ["| method | best lambda | accuracy % where chosen |", "| --- | ---: | ---: |"]
+    lines += [f"| {m} | {c.lam:g} | {100 * c.accuracy.mean:.2f} |" for m, c in chosen.items()]
+    return "\n".join(lines) + "\n"

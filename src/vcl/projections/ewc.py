@@ -1,0 +1,63 @@
+"""Elastic weight consolidation (Kirkpatrick et al. 2017; the paper's section 5).
+
+    theta_t = argmax_theta log p(D_t | theta) - 1/2 sum_{t'<t} lambda (theta - theta_t')^T Phi_t' (theta - theta_t')
+    Phi_t = diag sum_n ( grad_theta log p(y^(n) | theta, x^(n)) )^2 at theta_t
+
+Beside Laplace propagation it drops the prior and keeps an anchor for each task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+from vcl.curvature import Curvature
+from vcl.errors import unknown
+from vcl.gaussian import Gaussian
+from vcl.optimise import Ascent, Report, ascend, silent
+from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, without_past
+from vcl.rng import Rng
+
+Anchor = Literal["own", "previous"]
+ANCHORS: tuple[Anchor, ...] = ("own", "previous")
+
+
+@final
+@dataclass(frozen=True)
+class ElasticWeightConsolidation:
+    """One quadratic per past task, with its own anchor and no prior; their sum is kept as one quadratic.
+
+    ``anchor="own"`` holds task t' at its solution theta_t', as every implementation does; ``"previous"`` at
+    theta_{t'-1}, where its fit began, as the paper prints it.
+    """
+
+    ascent: Ascent = field(default_factory=Ascent)
+    lam: Lambda = 1.0
+    curvature: Curvature = field(default_factory=Curvature)
+    anchor: Anchor = "own"
+    init_sd: float = 0.1
+
+    def initial(self, prior: Gaussian) -> Quadratic:
+        """The prior's mean, and no past."""
+        return without_past(prior)
+
+    def check(self) -> None:
+        """Raise one clear sentence unless these settings can be run."""
+        check_fit(self.ascent, self.lam)
+        self.curvature.check()
+        if self.anchor not in ANCHORS:
+            raise unknown("anchor", self.anchor, ANCHORS)
+
+    def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
+        """The penalised maximiser and its Fisher information, over the parameters that the data touches."""
+        self.check()
+        q, model, data, prior = target
+        if data.size == 0:
+            return q
+        past = q.restrict(q.layout.touched(data.heads))
+        objective = Penalised(model, past.layout, past.centre, lambda_column(self.lam, past.mean) * past.precision)
+        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng)
+        (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")
+        phi = self.curvature(model, past.layout, theta, data, rng.at("curvature"))
+        return q.merge(past._replace(mean=theta).add(theta if self.anchor == "own" else start, phi))

@@ -1,0 +1,136 @@
+"""Hamiltonian Monte Carlo: moves particles and leaves q(theta) p(D | theta)^beta invariant, for R runs at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.forward import evaluate_thetas
+from vcl.gaussian import Gaussian
+from vcl.layout import Layout, Params
+from vcl.models.base import Model
+from vcl.rng import Rng
+
+ROWS_IN_FLIGHT = 2**19
+"""Rows (runs x particles x examples) that one forward pass takes at most."""
+
+LOWEST = -1e30
+"""Stands for the log-likelihood of a theta at which it is not a number: such a theta weighs nothing."""
+
+TARGET_ACCEPTANCE = 0.75
+"""Where the step size settles; near the best for Hamiltonian Monte Carlo, whatever the number of parameters."""
+
+JITTER = 0.3
+"""Each particle's step is its run's times 1 +- this, so that no trajectory is a whole period of some direction."""
+
+
+class Swarm(NamedTuple):
+    """Particles theta [R, K, D], log p(D | theta) [R, K] and its gradient [R, K, D] (zeros where none was wanted)."""
+
+    theta: Tensor
+    log_lik: Tensor
+    gradient: Tensor
+
+    def take(self, index: Tensor) -> Swarm:
+        """The particles at ``index`` [R, K]."""
+        wide = index.unsqueeze(-1).expand_as(self.theta)
+        return Swarm(self.theta.gather(1, wide), self.log_lik.gather(1, index), self.gradient.gather(1, wide))
+
+    def where(self, chosen: Tensor, other: Swarm) -> Swarm:
+        """These particles where ``chosen`` [R, K], and those of ``other`` elsewhere."""
+        wide = chosen.unsqueeze(-1)
+        theta, gradient = (torch.where(wide, a, b) for a, b in ((self.theta, other.theta), (self[2], other[2])))
+        return Swarm(theta, torch.where(chosen, self.log_lik, other.log_lik), gradient)
+
+
+@final
+class LogLikelihoods:
+    """log p(D | theta) = sum_n log p(y^(n) | theta, x^(n)) at many theta, in blocks of bounded size."""
+
+    def __init__(self, model: Model, layout: Layout, data: Data) -> None:
+        self.model, self.layout, self.data = model, layout, data
+
+    def __call__(self, theta: Tensor, gradient: bool = True) -> Swarm:
+        """The particles theta [R, K, D] with their log-likelihoods, and the gradients if wanted."""
+        runs = self.data.runs
+        block = max(1, min(self.data.size, ROWS_IN_FLIGHT // runs))
+        blocks = torch.split(theta, max(1, ROWS_IN_FLIGHT // (runs * block)), dim=1)
+        parts = [self._sum(part, block, gradient) for part in blocks]
+        log_lik, slope = (torch.cat(pieces, dim=1) for pieces in zip(*parts, strict=True))
+        return Swarm(theta, log_lik.nan_to_num(nan=LOWEST, neginf=LOWEST).clamp_min(LOWEST), slope)
+
+    def at(self, runs: Tensor) -> LogLikelihoods:
+        """The same for these runs only; examples that runs share stay shared."""
+        x, y, source = (
+            part[: len(runs)] if part.stride(0) == 0 else part[runs]
+            for part in (self.data.x, self.data.y, self.data.source)
+        )
+        return LogLikelihoods(self.model, self.layout, Data(x, y, source, self.data.sources))
+
+    def _sum(self, theta: Tensor, block: int, gradient: bool) -> tuple[Tensor, Tensor]:
+        """The sums over all examples, ``block`` of them at a time."""
+        theta = theta.detach().requires_grad_(gradient)
+        total, slope = theta.new_zeros(theta.shape[:2]), torch.zeros_like(theta)
+        if self.data.size == 0:
+            return total, slope
+        columns = [torch.split(values, block, dim=1) for values in self.data[:3]]
+        for values in zip(*columns, strict=True):
+            with torch.set_grad_enabled(gradient):
+                log_lik = evaluate_thetas(self._one, self.layout, theta, self.model.row_wise, *values).sum(-1)
+            total += log_lik.detach()
+            if gradient:
+                slope += torch.autograd.grad(log_lik.sum(), theta)[0]
+        return total, slope
+
+    def _one(self, params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
+        return self.model.log_lik(params, Data(x, y, source, self.data.sources))
+
+
+def move(
+    swarm: Swarm, beta: Tensor, q: Gaussian, likelihoods: LogLikelihoods, scale: Tensor, step: Tensor, leapfrog: int,
+    rng: Rng,
+) -> tuple[Swarm, Tensor, Tensor]:  # fmt: skip
+    """One trajectory of each particle, accepted or refused: (the particles, which moved [R, K], the next step [R]).
+
+    H(theta, r) = -log q(theta) - beta log p(D | theta) + |r|^2 / 2, followed for ``leapfrog`` steps in theta / scale;
+    the end is taken with probability min(1, exp(H_start - H_end)). beta [R]; scale [R, D], the particles' deviations.
+    """
+    noise, uniform = draw(swarm.theta, rng)
+    beta, width = beta.to(noise)[:, None], scale[:, None]
+    size = (step[:, None] * (1 + JITTER * (2 * uniform[..., 0] - 1))).to(noise).unsqueeze(-1)
+    now, momentum = swarm, noise
+    momentum = momentum + 0.5 * size * width * _slope(now, beta, q)
+    for done in range(1, leapfrog + 1):
+        now = likelihoods(now.theta + size * width * momentum)
+        # Half a push at both ends and whole ones between.
+        momentum = momentum + (0.5 if done == leapfrog else 1.0) * size * width * _slope(now, beta, q)
+    gain = _log_density(now, beta, q) - _log_density(swarm, beta, q)
+    gain = gain - 0.5 * (momentum.square().sum(-1) - noise.square().sum(-1))
+    # A trajectory that left the finite numbers is refused.
+    acceptance = gain.nan_to_num(nan=-torch.inf, neginf=-torch.inf).clamp(max=0).exp()
+    moved = uniform[..., 1] < acceptance
+    return now.where(moved, swarm), moved, step * (acceptance.mean(1).double() - TARGET_ACCEPTANCE).exp()
+
+
+def draw(like: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
+    """Standard normals [R, K, D] and two uniforms a particle [R, K, 2], each run's from its own generator."""
+    noise = like.new_empty(like.shape)
+    uniform = like.new_empty(*like.shape[:2], 2)
+    for run, generator in enumerate(rng.generators(like.device)):
+        noise[run].normal_(generator=generator)
+        uniform[run].uniform_(generator=generator)
+    return noise, uniform
+
+
+def _log_density(swarm: Swarm, beta: Tensor, q: Gaussian) -> Tensor:
+    """log q(theta) + beta log p(D | theta), up to a constant."""
+    shift = swarm.theta - q.mean[:, None]
+    return beta * swarm.log_lik - 0.5 * (shift.square() * (-q.log_var).exp()[:, None]).sum(-1)
+
+
+def _slope(swarm: Swarm, beta: Tensor, q: Gaussian) -> Tensor:
+    """The gradient of log q(theta) + beta log p(D | theta)."""
+    return beta.unsqueeze(-1) * swarm.gradient - (swarm.theta - q.mean[:, None]) * (-q.log_var).exp()[:, None]

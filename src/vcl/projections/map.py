@@ -1,0 +1,59 @@
+"""MAP: the mode of a Gaussian prior at the last estimate, with unit precision (the paper's section 5).
+
+    theta_t = argmax_theta log p(D_t | theta) - lambda/2 |theta - theta_{t-1}|^2
+
+At the first task the prior p(theta) itself stands in the penalty's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+
+from vcl.gaussian import Gaussian
+from vcl.optimise import Ascent, Report, ascend, silent
+from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.point import Point
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
+from vcl.rng import Rng
+
+
+@final
+@dataclass(frozen=True)
+class MaximumAPosteriori:
+    """Sigma_t = I for every task: how sure the past is of each parameter is not kept, so much of it is forgotten.
+
+    Parameters that no data has informed (all of them at the first task, a new head later) have their prior
+    p(theta) instead, without lambda.
+    """
+
+    ascent: Ascent = field(default_factory=Ascent)
+    lam: Lambda = 1.0
+    init_sd: float = 0.1
+
+    def initial(self, prior: Gaussian) -> Point:
+        """The prior's mean."""
+        return Point(prior.layout, prior.mean)
+
+    def check(self) -> None:
+        """Raise one clear sentence unless these settings can be run."""
+        check_fit(self.ascent, self.lam)
+
+    def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
+        """The mode over the parameters that the data touches; the others stay."""
+        self.check()
+        q, model, data, prior = target
+        if data.size == 0:
+            return q
+        part = q.restrict(q.layout.touched(data.heads))
+        new = fresh(part, prior)
+        # Sigma_{t-1}^{-1} = I, but where no data has been it is the prior's precision.
+        of_prior = part.layout.split((-prior.restrict(part.layout).log_var).exp().to(part.mean).expand_as(part.mean))
+        precision = part.layout.split(torch.ones_like(part.mean)) | {name: of_prior[name] for name in new}
+        weight = weight_of_past(self.lam, part.layout, new, part.mean)
+        objective = Penalised(model, part.layout, part.mean, weight * part.layout.join(precision, lead=1))
+        start = small_random(part.layout, new, part.mean, self.init_sd, rng)
+        (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "maximum a posteriori")
+        return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

@@ -1,0 +1,135 @@
+"""Regularised maximum likelihood: what MAP, Laplace propagation, EWC and SI share (the paper's section 5).
+
+    L^t(theta) = sum_n log p(y_t^(n) | theta, x_t^(n)) - lambda_t/2 (theta - centre)^T Sigma_{t-1}^{-1} (theta - centre)
+
+They differ in Sigma_{t-1}^{-1} and in the centre; the fit is the same.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.errors import VclError
+from vcl.gaussian import Gaussian, like_draws
+from vcl.layout import Layout
+from vcl.models.base import Model
+from vcl.optimise import Ascent
+from vcl.projections.point import LogLikelihood
+
+Lambda = float | tuple[float, ...]
+"""lambda: one value for all runs or one for each, so that a whole grid is one stack of runs."""
+
+
+def check_lambda(lam: Lambda) -> None:
+    """Raise one clear sentence unless every lambda is a number from 0 up."""
+    for value in lam if isinstance(lam, tuple) else (lam,):
+        if not 0 <= value < inf:
+            raise VclError(f"lambda is {value}; give a number from 0 (which forgets) up.")
+
+
+def lambda_column(lam: Lambda, like: Tensor) -> Tensor:
+    """lambda of each run as a column [R, 1] beside ``like`` [R, D]."""
+    check_lambda(lam)
+    values = lam if isinstance(lam, tuple) else (lam,) * like.shape[0]
+    if len(values) != like.shape[0]:
+        raise VclError(f"{len(values)} values of lambda were given for {like.shape[0]} runs; give one or one for each.")
+    return torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
+
+
+def weight_of_past(lam: Lambda, layout: Layout, new: list[str], mean: Tensor) -> Tensor:
+    """What a penalty is weighted with [R, D]: lambda, but 1 for the tensors ``new``, whose past is the prior alone.
+
+    lambda_t says how much previous data counts, and of those parameters there is none.
+    """
+    weight = layout.split(lambda_column(lam, mean).expand_as(mean))
+    return layout.join(weight | {name: torch.ones_like(weight[name]) for name in new}, lead=1)
+
+
+class Quadratic(NamedTuple):
+    """An estimate theta_t and the diagonal quadratic that stands for the past, for R runs: three times [R, D].
+
+    The past is -1/2 (theta - centre)^T diag(precision) (theta - centre), to be weighted with lambda. Parameters
+    that no data has informed have precision 0: there is no prior in it.
+    """
+
+    layout: Layout
+    mean: Tensor
+    centre: Tensor
+    precision: Tensor
+
+    def grow(self, prior: Gaussian) -> Quadratic:
+        """New parameters stand at the prior's mean, with nothing that holds them there."""
+        mean, centre = (self.layout.append(part, prior.layout, prior.mean) for part in (self.mean, self.centre))
+        precision = self.layout.append(self.precision, prior.layout, torch.zeros_like(prior.mean))
+        return Quadratic(self.layout.extend(prior.layout), mean, centre, precision)
+
+    def restrict(self, part: Layout) -> Quadratic:
+        """Those coordinates."""
+        return Quadratic(part, *(self.layout.pick(values, part) for values in self[1:]))
+
+    def merge(self, part: Quadratic) -> Quadratic:
+        """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
+        pairs = zip(self[1:], part[1:], strict=True)
+        return Quadratic(self.layout, *(self.layout.put(old, part.layout, new) for old, new in pairs))
+
+    def to(self, where: torch.device | torch.dtype | str) -> Quadratic:
+        """On another device, or in another precision."""
+        return Quadratic(self.layout, self.mean.to(where), self.centre.to(where), self.precision.to(where))
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """The estimate every time."""
+        return like_draws(self.mean, noise).expand(noise.shape)
+
+    def add(self, anchor: Tensor, phi: Tensor) -> Quadratic:
+        """With -1/2 (theta - anchor)^T diag(phi) (theta - anchor) added.
+
+        A sum of diagonal quadratics is one quadratic (and a constant): precisions add, and the centre is the
+        precision-weighted mean of the anchors. So the past takes the same memory after any number of tasks.
+        """
+        precision = self.precision + phi
+        # Where nothing holds a parameter, its centre has no meaning and stays.
+        share = torch.where(precision > 0, phi / precision, 0)
+        return self._replace(centre=self.centre + share * (anchor - self.centre), precision=precision)
+
+
+def without_past(prior: Gaussian) -> Quadratic:
+    """The prior's mean as the estimate, and no past."""
+    return Quadratic(prior.layout, prior.mean, prior.mean, torch.zeros_like(prior.mean))
+
+
+@final
+class Penalised:
+    """L(theta) = sum_n log p(y^(n) | theta, x^(n)) - 1/2 sum_d precision_d (theta_d - centre_d)^2.
+
+    ``precision`` [R, D] has each run's lambda in it already.
+    """
+
+    def __init__(self, model: Model, layout: Layout, centre: Tensor, precision: Tensor) -> None:
+        self.log_lik, self.centre, self.precision = LogLikelihood(model, layout), centre, precision
+
+    def noise(self, batch: Data) -> int:
+        """None: theta is a point."""
+        return 0
+
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        """L(theta) of each run, its likelihood estimated from a batch."""
+        return self.log_lik(parameters, batch, total, noise) - self.penalty(parameters[0])
+
+    def penalty(self, theta: Tensor) -> Tensor:
+        """1/2 (theta - centre)^T diag(precision) (theta - centre) of each run [R]."""
+        return 0.5 * (self.precision * (theta - self.centre).square()).sum(-1)
+
+    def penalty_gradient(self, theta: Tensor) -> Tensor:
+        """precision (theta - centre), what the penalty takes from the gradient [R, D]."""
+        return self.precision * (theta - self.centre)
+
+
+def check_fit(ascent: Ascent, lam: Lambda) -> None:
+    """Raise one clear sentence unless these settings can be run."""
+    ascent.check()
+    check_lambda(lam)

@@ -1,0 +1,69 @@
+"""Synaptic intelligence (Zenke et al. 2017; the paper's section 5).
+
+    theta_t = argmax_theta log p(D_t | theta) - lambda sum_d Omega_d (theta_d - theta_{t-1,d})^2
+    omega_d = sum over optimiser steps of  grad_d log p(D_t | theta) * (change of theta_d in that step)
+    Omega_d += max(0, omega_d) / ( (theta_{t,d} - theta_{t-1,d})^2 + damping )
+
+omega shares the likelihood gained on the way among the parameters. On a quadratic bowl a straight way to the bottom
+gives Omega = half its curvature, so 2 Omega is the precision Sigma_t^{-1} of the paper's common form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import final
+
+import torch
+
+from vcl.errors import VclError
+from vcl.gaussian import Gaussian
+from vcl.optimise import Ascent, Report, climb, silent
+from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, without_past
+from vcl.rng import Rng
+
+
+@final
+@dataclass(frozen=True)
+class SynapticIntelligence:
+    """Importance by the path integral over the optimiser's own steps; the past is held at the last estimate."""
+
+    ascent: Ascent = field(default_factory=Ascent)
+    lam: Lambda = 1.0
+    damping: float = 1e-3
+    init_sd: float = 0.1
+
+    def initial(self, prior: Gaussian) -> Quadratic:
+        """The prior's mean, and no past."""
+        return without_past(prior)
+
+    def check(self) -> None:
+        """Raise one clear sentence unless these settings can be run."""
+        if self.ascent.epochs < 1:
+            raise VclError(
+                f"epochs is {self.ascent.epochs}, but synaptic intelligence measures importance along the optimiser's "
+                "steps and needs some; give at least 1 epoch, or use another method."
+            )
+        check_fit(self.ascent, self.lam)
+        if not 0 < self.damping < inf:
+            raise VclError(f"damping is {self.damping}; give a number above 0, such as 1e-3.")
+
+    def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
+        """The penalised maximiser and its importances, over the parameters that the data touches."""
+        self.check()
+        q, model, data, prior = target
+        if data.size == 0:
+            return q
+        past = q.restrict(q.layout.touched(data.heads))
+        objective = Penalised(model, past.layout, past.centre, lambda_column(self.lam, past.mean) * past.precision)
+        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng)
+        omega, before = torch.zeros_like(start), start.clone()
+        for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
+            # The step has been taken: theta is where it led, the gradient what it saw where it began. That gradient
+            # is the whole objective's, so what the penalty took from it is given back.
+            gradient = step.gradients[0] + objective.penalty_gradient(before)
+            omega.addcmul_(gradient, theta - before)
+            before.copy_(theta)
+        importance = omega.clamp(min=0) / ((before - start).square() + self.damping)
+        return q.merge(Quadratic(past.layout, before, before.clone(), past.precision + 2 * importance))
