@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -6,14 +8,28 @@ from vcl.checkpoint import from_bytes, to_bytes
 from vcl.coresets import Nothing, RandomK
 from vcl.errors import VclError
 from vcl.optimise import Ascent
-from vcl.projections import MaximumLikelihood, VariationalKL
+from vcl.projections import (
+    ElasticWeightConsolidation,
+    LaplacePropagation,
+    MaximumLikelihood,
+    SynapticIntelligence,
+    VariationalKL,
+)
 from vcl.recursion import Method, initial, learn
 from vcl.rng import Rng
+
+
+def plain(project: Any) -> Method[Any]:
+    return Method(project, Nothing(), project)
+
 
 QUICK = VariationalKL(Ascent(4, 16, 0.01), draws=2, estimator="local")
 METHODS = {
     "per-head": Method(QUICK, RandomK(5), QUICK, "per-head"),
     "joint": Method(QUICK, RandomK(5), QUICK, "joint"),
+    "ewc": plain(ElasticWeightConsolidation(Ascent(4, 16), 10.0)),
+    "lp": plain(LaplacePropagation(Ascent(4, 16))),
+    "si": plain(SynapticIntelligence(Ascent(4, 16))),
     "point": Method(MaximumLikelihood(Ascent(4, 16)), Nothing(), MaximumLikelihood(Ascent(4, 16))),
 }
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vcl.data import Data, concat, dataset
+from vcl.data import Data, concat, dataset, ready
 from vcl.errors import NonFiniteError, VclError
-from vcl.optimise import Ascent, Progress, ascend, scaled_sum
+from vcl.optimise import Ascent, Progress, ascend, climb, scaled_sum
 from vcl.rng import Rng
 from vcl.step import Eager, gather
 
@@ -129,6 +129,31 @@ def test_gather_takes_each_runs_own_examples() -> None:
     assert torch.equal(batch.x[1, 1], own.x[1, 9])
     mixed = concat(dataset(torch.zeros(4, 1), torch.zeros(4), "a"), dataset(torch.ones(3, 1), torch.ones(3), "b"))
     assert gather(mixed, torch.tensor([[0, 6, 5]])).source.tolist() == [[0, 1, 1]]
+
+
+def test_every_step_is_yielded_after_it_was_taken_with_the_gradient_it_saw_before() -> None:
+    """What SI reads. The trap is a step measured before the optimiser moved: it would always be zero."""
+    start, objective = torch.tensor([[0.0], [3.0]]), Quadratic()
+    before, steps = start.clone(), 0
+    for (theta,), step in climb(objective, (start,), numbers(runs=2), Ascent(7, 4, 0.05), Rng((0, 1))):
+        batch = objective.batches[-1].float()
+        expected = (batch - before).sum(1, keepdim=True) * 10 / batch.shape[1]
+        assert torch.allclose(step.gradients[0], expected, rtol=1e-5)
+        assert torch.allclose(step.value, -0.5 * (batch - before).square().sum(1) * 10 / batch.shape[1], rtol=1e-5)
+        assert (theta - before).abs().min() > 1e-4
+        before, steps = theta.clone(), steps + 1
+    assert steps == 7 * 3
+    (end,) = ascend(Quadratic(), (start,), numbers(runs=2), Ascent(7, 4, 0.05), Rng((0, 1)))
+    assert torch.equal(before, end)
+
+
+def test_a_full_batch_of_pixels_is_scaled_once_and_to_the_same_bits() -> None:
+    pixels = torch.arange(30, dtype=torch.uint8).view(10, 3) * 8
+    shared = ready(dataset(pixels, torch.zeros(10), runs=3))
+    assert shared.x.stride(0) == 0
+    assert torch.equal(shared.x[2], pixels.float() / 255)
+    own = shared._replace(x=pixels.repeat(3, 1, 1))
+    assert torch.equal(ready(own).x, shared.x)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a CUDA device")

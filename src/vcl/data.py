@@ -123,6 +123,12 @@ def as_input(x: Tensor) -> Tensor:
     return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
+def ready(data: Data) -> Data:
+    """With the inputs as the network sees them; examples that runs share stay shared."""
+    x = data.x
+    return data._replace(x=as_input(x[0]).expand(x.shape) if x.stride(0) == 0 and x.numel() else as_input(x))
+
+
 def _tidy(data: Data) -> Data:
     present = torch.unique(data.source).tolist()
     if len(present) == len(data.sources):

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vcl.data import Data
+from vcl.data import Data, ready
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.rng import Rng
 from vcl.step import Objective, Step, make_step
@@ -109,6 +109,8 @@ def climb(
     parameters = tuple(value.detach().clone().contiguous().requires_grad_() for value in start)
     now = tuple(value.detach() for value in parameters)
     batch = min(settings.batch or data.size, data.size)
+    if batch == data.size:
+        data = ready(data)  # it is the same batch at every step
     steps = settings.epochs * -(-data.size // batch)
     order = rng.at("order").generators(device)
     take = make_step(objective, parameters, data, settings.lr, rng.at("noise").generators(device))

@@ -113,6 +113,55 @@ class TestEveryModel:
         assert moments.isfinite().all()
 
 
+CHAINS = {
+    name: case for name, case in CASES.items() if name in ("linear", "classifier", "two heads", "regressor", "logistic")
+}
+
+
+@pytest.mark.parametrize("case", CHAINS.values(), ids=CHAINS)
+def test_the_evidence_is_the_likelihood_where_the_parameters_are_certain(case: Case) -> None:
+    params, data = params_of(case), first_run(case.data)
+    certain = {name: torch.full_like(value, 1e-12) for name, value in params.items()}
+    evidence = case.model.log_evidence(params, certain, data)
+    if case.model is CASES["two heads"].model:
+        evidence, params_lik = evidence[:8], case.model.log_lik(params, data)[:8]  # three classes are approximated
+        assert torch.allclose(evidence, params_lik, atol=1e-4)
+    else:
+        assert torch.allclose(evidence, case.model.log_lik(params, data), rtol=1e-4, atol=1e-4)
+    wide = case.model.log_evidence(params, {name: torch.ones_like(value) for name, value in params.items()}, data)
+    assert not torch.allclose(wide[:8], evidence[:8], atol=1e-2)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_drawn_labels_have_the_models_own_distribution(case: Case) -> None:
+    params, one = params_of(case), first_run(case.data)
+    many, n = 4000, one.x.shape[0]
+    wide = Data(*(part.repeat_interleave(many, 0) for part in (one.x, one.y, one.source)), one.sources)
+    noise = torch.randn(wide.y.shape, generator=torch.Generator().manual_seed(3), dtype=one.x.dtype)
+    drawn = case.model.sample(params, wide, noise)
+    assert drawn.shape == wide.y.shape
+    assert drawn.dtype == wide.y.dtype
+    for row in range(n):
+        head = one.sources[int(one.source[row])].head
+        moments = case.model.predict(params, one.x[row : row + 1], head)[0]
+        mine = drawn[row * many : (row + 1) * many]
+        if mine.is_floating_point():
+            got = torch.cat([mine.view(many, -1).mean(0), mine.view(many, -1).square().mean(0)])
+            assert torch.allclose(got, moments, rtol=0.1, atol=0.1)
+        else:
+            assert torch.allclose(torch.bincount(mine, minlength=len(moments)) / many, moments, atol=0.04)
+
+
+@pytest.mark.parametrize("name", ["convolution", "rows of an image", "images"])
+def test_a_network_without_a_rule_for_its_moments_is_refused_with_a_sentence(name: str) -> None:
+    case = CASES[name]
+    params = params_of(case)
+    with pytest.raises(VclError, match="moment propagation takes"):
+        case.model.log_evidence(
+            params, {key: torch.ones_like(value) for key, value in params.items()}, first_run(case.data)
+        )
+
+
 def test_each_example_is_answered_by_its_own_head() -> None:
     """Mixed heads of different sizes against each head alone, where labels of one are out of range for the other."""
     model, data, heads = CASES["two heads"]

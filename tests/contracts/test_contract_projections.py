@@ -6,27 +6,53 @@ import pytest
 import torch
 
 from made import blob_tasks, linear_tasks, small_network
+from vcl.coresets import RandomK
+from vcl.curvature import Curvature
 from vcl.models import LinearGaussian, Model
 from vcl.optimise import Ascent
-from vcl.projections import Exact, MaximumLikelihood, MomentMatching, SequentialMonteCarlo, Target, VariationalKL
-from vcl.recursion import Task
+from vcl.prediction import predict
+from vcl.projections import (
+    ElasticWeightConsolidation,
+    Exact,
+    LaplacePropagation,
+    MaximumAPosteriori,
+    MaximumLikelihood,
+    MomentMatching,
+    OnlineLinear,
+    SequentialMonteCarlo,
+    SynapticIntelligence,
+    Target,
+    VariationalKL,
+)
+from vcl.recursion import Method, Task, initial, learn
 from vcl.rng import Rng
 
 FEW = Ascent(2, 16, 0.01)
-ON_NETWORKS: list[Any] = [
-    VariationalKL(FEW, 2, "local"),
-    VariationalKL(FEW, 1, "weights", "restart"),
-    MaximumLikelihood(FEW),
-    MomentMatching(3),
-    SequentialMonteCarlo(30, moves=1, leapfrog=3),
-    SequentialMonteCarlo(30, moves=1, leapfrog=3, refit="local"),
-]
-PROJECTIONS: list[Any] = [Exact(), *ON_NETWORKS]
-NAMES = ["exact", "vi local", "vi weights restart", "mle", "moment matching", "smc", "smc local"]
+IN_CLOSED_FORM: dict[str, Any] = {
+    "exact": Exact(),
+    "online variational": OnlineLinear(),
+    "online laplace": OnlineLinear("laplace"),
+}
+ON_NETWORKS: dict[str, Any] = {
+    "vi local": VariationalKL(FEW, 2, "local"),
+    "vi weights restart": VariationalKL(FEW, 1, "weights", "restart"),
+    "mle": MaximumLikelihood(FEW),
+    "map": MaximumAPosteriori(FEW),
+    "lp": LaplacePropagation(FEW),
+    "lp true 5": LaplacePropagation(FEW, curvature=Curvature("true", 5)),
+    "lp hessian": LaplacePropagation(FEW, curvature=Curvature("hessian")),
+    "ewc": ElasticWeightConsolidation(FEW),
+    "ewc previous": ElasticWeightConsolidation(FEW, (0.0, 5.0), Curvature(samples=7), "previous"),
+    "si": SynapticIntelligence(FEW),
+    "moment matching": MomentMatching(3),
+    "smc": SequentialMonteCarlo(30, moves=1, leapfrog=3),
+    "smc local": SequentialMonteCarlo(30, moves=1, leapfrog=3, refit="local"),
+}
+PROJECTIONS = IN_CLOSED_FORM | ON_NETWORKS
 
 
 def problem(project: Any, runs: int = 2) -> tuple[Model, list[Task], dict[str, int]]:
-    if isinstance(project, Exact):
+    if project in IN_CLOSED_FORM.values():
         return LinearGaussian(4, 0.5, 2.0), linear_tasks([20, 10], runs), {"all": 1}
     return small_network(), blob_tasks(2, runs), {"h0": 2, "h1": 2}
 
@@ -37,7 +63,7 @@ def begin(project: Any, runs: int = 2) -> tuple[Any, Model, list[Task], Any]:
     return project.initial(prior.expand(runs)), model, tasks, prior
 
 
-@pytest.mark.parametrize("project", PROJECTIONS, ids=NAMES)
+@pytest.mark.parametrize("project", PROJECTIONS.values(), ids=PROJECTIONS)
 class TestEveryProjection:
     def test_no_data_returns_q_itself(self, project: Any) -> None:
         q, model, tasks, prior = begin(project)
@@ -77,17 +103,18 @@ class TestEveryProjection:
         told: list[Any] = []
         project(Target(q, model, tasks[0].train, prior), Rng((0, 1)), told.append)
         assert all(1 <= step.epoch <= step.epochs for step in told)
-        assert bool(told) == (not isinstance(project, Exact))
+        assert bool(told) == (project not in IN_CLOSED_FORM.values())
 
     def test_the_belief_grows_restricts_and_draws(self, project: Any) -> None:
         q, model, *_ = begin(project)
-        assert q.grow(model.prior({"all": 1} if isinstance(project, Exact) else {"h0": 2, "h1": 2})).layout == q.layout
+        heads = {"all": 1} if project in IN_CLOSED_FORM.values() else {"h0": 2, "h1": 2}
+        assert q.grow(model.prior(heads)).layout == q.layout
         part = q.restrict(q.layout.touched([]))
         assert part.mean.shape == (2, part.layout.size)
         assert q.draw(torch.randn(2, 3, q.layout.size, dtype=q.mean.dtype)).shape == (2, 3, q.layout.size)
 
 
-@pytest.mark.parametrize("project", ON_NETWORKS, ids=NAMES[1:])
+@pytest.mark.parametrize("project", ON_NETWORKS.values(), ids=ON_NETWORKS)
 def test_heads_without_data_are_bitwise_unchanged(project: Any) -> None:
     q, model, tasks, prior = begin(project)
     one = project(Target(q, model, tasks[0].train, prior), Rng((0, 1)))
@@ -96,3 +123,20 @@ def test_heads_without_data_are_bitwise_unchanged(project: Any) -> None:
         before, after = q.layout.split(one[field]), q.layout.split(two[field])
         for name in q.layout.names:
             assert torch.equal(before[name], after[name]) == name.startswith("heads.h0."), name
+
+
+@pytest.mark.parametrize("project", ON_NETWORKS.values(), ids=ON_NETWORKS)
+@pytest.mark.parametrize("single_head", [False, True], ids=["multi-head", "single-head"])
+def test_it_is_a_continual_learner_under_the_recursion(project: Any, single_head: bool) -> None:
+    """Three tasks, each known only when it comes, with a coreset beside it: heads are met one by one."""
+    model, tasks = small_network(), blob_tasks(3, runs=2, single_head=single_head)
+    method: Method[Any] = Method(project, RandomK(6), project)
+    states = list(learn(initial(model, method, 2), tasks, model, method, Rng((0, 1))))
+    assert [state.t for state in states] == [1, 2, 3]
+    heads = ["all"] if single_head else ["h0", "h1", "h2"]
+    assert list(states[-1].predictive) == heads
+    for head in heads:
+        probabilities = predict(states[-1].predictive[head], model, tasks[0].test.x, head, Rng((0, 1)), draws=3)
+        assert torch.allclose(probabilities.sum(-1), torch.ones(2, 20), atol=1e-5)
+    # The coreset speaks in the prediction and never in what is propagated.
+    assert not torch.equal(states[-1].predictive[heads[-1]].mean, states[-1].propagated.mean)
