@@ -36,8 +36,9 @@ class Fit(NamedTuple):
 
     @property
     def batch(self) -> int:
-        """Examples a step; a fit that is no climb takes each example as a step."""
-        return min(self.project.ascent.batch or self.examples, self.examples) if self.climbs else 1
+        """Examples a step; a fit that is no climb takes each example as a step, or as many as it says."""
+        batch: int | None = self.project.ascent.batch if self.climbs else getattr(self.project, "batch", 1)
+        return min(batch or self.examples, self.examples)
 
     @property
     def kind(self) -> tuple[int, int, bool, bool]:
@@ -136,7 +137,7 @@ def _step_seconds(fit: Fit, task: Task, model: Network, rng: Rng) -> float:
     several = fit.examples > fit.batch
 
     def timed(steps: int) -> float:
-        size = fit.batch * (steps if several else 1)
+        size = fit.batch * (steps if several or not fit.climbs else 1)
         index = torch.arange(size).remainder(task.train.size).expand(runs, -1)
         project: Projection[Any] = fit.project
         if fit.climbs:

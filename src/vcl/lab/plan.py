@@ -11,9 +11,9 @@ import torch
 
 from vcl.errors import VclError, unknown
 from vcl.lab.experiments import Experiment, experiment
-from vcl.lab.methods import MethodEntry, method, with_lambda
+from vcl.lab.methods import METHODS, MethodEntry, method, with_lambda
 from vcl.lab.results import label
-from vcl.lab.settings import PRESETS, Preset, Settings, override
+from vcl.lab.settings import ALIASES, PRESETS, Preset, Settings, override
 from vcl.recursion import Method
 
 Grid = Mapping[str, tuple[float, ...]]
@@ -99,7 +99,7 @@ def make_plan(
             raise VclError("both --seeds and --set seeds=… were given; give one of them.")
         settings = replace(settings, seeds=seeds)
     lams = {} if grid is None else make_grid(grid, entries, chosen)
-    if lams and any(change.startswith("lambda=") for change in changes):
+    if lams and any(ALIASES.get(key := change.partition("=")[0], key) == "lam" for change in changes):
         raise VclError("both --grid lambda=… and --set lambda=… were given; give one of them.")
     return Plan(chosen, entries, known, override(settings, changes), choose_device(device), tuple(changes), lams)
 
@@ -114,7 +114,8 @@ def make_grid(text: str, entries: Sequence[MethodEntry], chosen: Experiment) -> 
     takers = [entry for entry in entries if entry.takes_lambda]
     if not takers:
         raise VclError(
-            f"--grid was given, but none of {', '.join(e.name for e in entries)} takes a lambda; leave it out."
+            f"none of {', '.join(e.name for e in entries)} takes a lambda, so there is no grid to try; those that do: "
+            f"{', '.join(e.name for e in METHODS if e.takes_lambda)}."
         )
     if values == "paper":
         missing = [entry.name for entry in takers if entry.name not in chosen.grids]

@@ -43,7 +43,8 @@ def label(method: str, lam: float) -> str:
     >>> label("ewc", 100.0), split_label("ewc lambda=100"), split_label("ewc")
     ('ewc lambda=100', ('ewc', 100.0), ('ewc', None))
     """
-    return f"{method}{LAMBDA}{lam:g}"
+    short = f"{lam:g}"
+    return f"{method}{LAMBDA}{short if float(short) == lam else lam}"  # two lambdas never share a name
 
 
 def split_label(name: str) -> tuple[str, float | None]:

@@ -66,6 +66,17 @@ def hold_out(data: Arrays, share: float) -> Arrays:
     return Arrays(data.train_x[train], data.train_y[train], data.train_x[test], data.train_y[test], data.classes)
 
 
+def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
+    """Raise one clear sentence unless every task has examples to train on and examples to choose by."""
+    for task in plan.experiment.stream(held, plan.settings, Rng(plan.seeds[:1])):
+        for part, what, mend in ((task.train, "train on", "less"), (task.test, "choose by", "more")):
+            if part.size == 0:
+                raise VclError(
+                    f"holding out {share:g} of the training data leaves task {task.name} no examples to {what}; hold "
+                    f"out {mend}."
+                )
+
+
 def choose(rows: Sequence[Row], grid: Grid) -> dict[str, Choice]:
     """The lambda of each method with the best average accuracy after the last task, meaned over seeds."""
     chosen = {}
@@ -87,8 +98,10 @@ def sweep(
     }
     folder.describe(about)
     if select == "validation":
+        rest = hold_out(data, share)
+        check_tasks(plan, rest, share)
         held = folder.part("validation")
-        seconds = run_methods(plan, hold_out(data, share), held, console)
+        seconds = run_methods(plan, rest, held, console)
         chosen = choose(held.rows, plan.grid)
         lambda_grid.draw(held.rows, f"{plan.experiment.name}, on validation data", {}, folder.path / "lambda")
         tell(chosen, select, console)
@@ -99,7 +112,7 @@ def sweep(
         seconds = run_methods(plan, data, folder, console)
         chosen = choose(folder.rows, plan.grid)
         tell(chosen, select, console)
-    folder.describe({**about, "chosen": {m: c._asdict() for m, c in chosen.items()}, **finished(seconds)})
+    folder.describe({**about, "chosen": {m: _record(c) for m, c in chosen.items()}, **finished(seconds)})
     show(plan, about, sum(seconds.values()), folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen)}\n")
     console.print(WARNINGS[select], soft_wrap=True, highlight=False)
     return chosen
@@ -114,6 +127,12 @@ def tell(chosen: dict[str, Choice], select: Select, console: Console) -> None:
             soft_wrap=True,
             highlight=False,
         )
+
+
+def _record(choice: Choice) -> dict[str, Any]:
+    """For JSON, which has no NaN: a single seed has no error."""
+    accuracy = choice.accuracy._asdict() | ({"error": None} if choice.accuracy.seeds == 1 else {})
+    return {"lambda": choice.lam, "accuracy": accuracy, "edge": choice.edge}
 
 
 def _markdown(chosen: dict[str, Choice]) -> str:
