@@ -106,8 +106,8 @@ def chosen_fairly(made: Runs) -> str:
     for folder, run in made.items():
         rows = read_csv(folder / "rows.csv")
         for method, choice in run.get("chosen", {}).items():
-            held, test = 100 * choice["accuracy"][0], accuracy(rows, label(method, choice["lam"]))
-            text += f"| {method} | {choice['lam']:g} | {held:.1f} | {test} |\n"
+            lam, held = choice["lambda"], 100 * choice["accuracy"]["mean"]
+            text += f"| {method} | {lam:g} | {held:.1f} | {accuracy(rows, label(method, lam))} |\n"
     head = "| method | lambda chosen on held-out training data | accuracy there | on the test set, trained on all |\n"
     return f"{head}| --- | ---: | ---: | ---: |\n{text}\n" if text else ""
 

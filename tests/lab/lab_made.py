@@ -1,12 +1,20 @@
-"""Hand-made data and rows for the tests of the lab."""
+"""Hand-made data and rows for the tests of the lab, and calls of its command line."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import pytest
 import torch
+from typer.testing import CliRunner, Result
 
+from vcl.errors import VclError
+from vcl.lab import cli
+from vcl.lab.datasets import places
 from vcl.lab.results import Row
+from vcl.lab.runner import METRICS
 from vcl.lab.streams import Arrays
 
 Triangle = Sequence[Sequence[float]]
@@ -67,3 +75,38 @@ def two_seeds(method: str = "vcl") -> list[Row]:
 def one_seed(method: str = "vcl") -> list[Row]:
     """The first of :func:`two_seeds`."""
     return [row for row in two_seeds(method) if row.seed == 0]
+
+
+def graded(method: str, by_seed: Mapping[int, float]) -> list[Row]:
+    """Two tasks at which every seed is equally good throughout, in every metric."""
+    return [
+        row
+        for metric in METRICS
+        for row in triangle_rows(method, {seed: [[v], [v, v]] for seed, v in by_seed.items()}, metric)
+    ]
+
+
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, without a network and without data but the digits."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("VCL_DATA", raising=False)
+    monkeypatch.setenv("VCL_OFFLINE", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def call(line: str) -> Result:
+    """One command line, in this process."""
+    return CliRunner().invoke(cli.app, shlex.split(line))
+
+
+def fault(line: str) -> str:
+    """What a call that must fail says."""
+    result = call(line)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, VclError), result.exception
+    return str(result.exception)

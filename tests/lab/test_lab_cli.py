@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from lab_made import alone, call, fault
 
 from vcl import __version__
-from vcl.errors import NonFiniteError, VclError
+from vcl.errors import NonFiniteError
 from vcl.lab import cli, session
 from vcl.lab.datasets import names as dataset_names
-from vcl.lab.datasets import places
 from vcl.lab.experiments import EXPERIMENTS
 from vcl.lab.methods import METHODS
-from vcl.lab.results import Row, matrix, read_csv
+from vcl.lab.results import Row, final, matrix, methods, read_csv
 from vcl.lab.runner import METRICS, Done
 
 FILES = ["average-accuracy.png", "average-accuracy.svg", "rows.csv", "run.json", "table.md"]
@@ -32,28 +31,7 @@ FILES = ["average-accuracy.png", "average-accuracy.svg", "rows.csv", "run.json",
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, without a network and without data but the digits."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.delenv("VCL_DATA", raising=False)
-    monkeypatch.setenv("VCL_OFFLINE", "1")
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return here
-
-
-def call(line: str) -> Result:
-    return CliRunner().invoke(cli.app, shlex.split(line))
-
-
-def fault(line: str) -> str:
-    """What a call that must fail says."""
-    result = call(line)
-    assert result.exit_code == 1
-    assert isinstance(result.exception, VclError), result.exception
-    return str(result.exception)
+    return alone(tmp_path, monkeypatch)
 
 
 def smoke(rest: str) -> str:
@@ -75,10 +53,11 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_version_and_help() -> None:
     assert call("--version").output == f"vcl {__version__}\n"
     top = call("--help").output
-    assert all(command in top for command in ("run", "list", "data"))
-    helped = call("run --help").output
-    options = ("--method", "--preset", "--seeds", "--device", "--out", "--set", "--data", "--fallback", "--dry-run")
-    assert all(option in helped for option in options)
+    assert all(command in top for command in ("run", "sweep", "list", "data"))
+    common = ("--method", "--preset", "--seeds", "--device", "--out", "--set", "--grid", "--data")
+    for command, own in (("run", ("--fallback", "--dry-run")), ("sweep", ("--select", "--validation"))):
+        helped = call(f"{command} --help").output
+        assert [option for option in (*common, *own) if option not in helped] == []
 
 
 def test_list_shows_every_name() -> None:
@@ -167,6 +146,71 @@ def test_a_folder_with_results_is_refused_and_not_touched(here: Path) -> None:
     assert content(here / "out") == before
 
 
+# The other methods, and grids of lambda.
+
+
+def test_every_kind_of_method_in_one_run(here: Path) -> None:
+    names = ["vcl", "ewc", "si", "lp", "map", "mle"]
+    result = call(smoke(f"--method {','.join(names)} --out out"))
+    assert result.exit_code == 0, result.exception
+    assert sorted(content(here / "out")) == FILES
+    rows = read_csv(here / "out" / "rows.csv")
+    assert methods(rows) == names
+    assert set(Counter(row.method for row in rows).values()) == {2 * 3 * 4}  # seeds x T (T + 1) / 2 x metrics
+    assert all(-5 < row.value < 0 for row in rows if row.metric == "log predictive")
+    table = (here / "out" / "table.md").read_text()
+    assert [name for name in names if table.count(f"\n| {name} | ") != 1] == []
+    about = json.loads((here / "out" / "run.json").read_text())
+    assert (about["grid"], about["settings_of"]) == ({}, {name: {} for name in names})
+
+
+def test_a_grid_is_one_stack_with_a_line_for_each_lambda(here: Path) -> None:
+    line = "run permuted-digits --preset smoke --device cpu --method ewc,vcl --grid lambda=1,10 --seeds 3 --out out"
+    result = call(line)
+    assert result.exit_code == 0, result.exception
+    out = here / "out"
+    assert sorted(content(out)) == sorted([*FILES, "lambda.png", "lambda.svg"])
+    rows = read_csv(out / "rows.csv")
+    assert Counter((row.method, row.seed) for row in rows) == {
+        (name, seed): 3 * 4 for name in ("ewc lambda=1", "ewc lambda=10", "vcl") for seed in range(3)
+    }
+    assert final(rows, "ewc lambda=1") != final(rows, "ewc lambda=10")
+    assert json.loads((out / "run.json").read_text())["grid"] == {"ewc": [1.0, 10.0]}
+    table = (out / "table.md").read_text()
+    assert [table.count(f"\n| {name} | ") for name in ("ewc lambda=1", "ewc lambda=10", "vcl", "ewc")] == [1, 1, 1, 0]
+    last = next(line for line in result.output.splitlines() if line.startswith("ewc: task 2 of 2 (permutation 2)"))
+    assert last.endswith(", the best of 2")
+    assert " ewc λ=10 " in result.output
+    assert "figure out/lambda.png" in result.output
+
+
+def test_a_grid_of_one_needs_no_picture_of_itself(here: Path) -> None:
+    assert call(smoke("--method si --grid lambda=0.5 --out out")).exit_code == 0
+    assert sorted(content(here / "out")) == FILES
+    assert methods(read_csv(here / "out" / "rows.csv")) == ["si lambda=0.5"]
+
+
+def test_split_with_one_head_is_over_all_ten_classes(here: Path) -> None:
+    names = ["ewc", "si", "lp", "map"]
+    result = call(smoke(f"--method {','.join(names)} --set heads=single --out out"))
+    assert result.exit_code == 0, result.exception
+    rows = read_csv(here / "out" / "rows.csv")
+    assert methods(rows) == names
+    assert json.loads((here / "out" / "run.json").read_text())["settings"]["heads"] == "single"
+    # Two epochs teach little: a guess of one in ten has -2.30 nats, one of two would have -0.69.
+    assert all(-3 < final(rows, name)["log predictive"].mean < -1.5 for name in names)
+
+
+@pytest.mark.parametrize("rest", ["--method adf", "--method smc --set hidden=4 --set particles=50"])
+def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
+    result = call(smoke(f"{rest} --out out"))
+    assert result.exit_code == 0, result.exception
+    rows = read_csv(here / "out" / "rows.csv")
+    assert len(rows) == 2 * 3 * 4
+    # Measured: 94 % and 98 %; chance is 50 %.
+    assert final(rows, rest.split()[1])["average accuracy"].mean > 0.8
+
+
 # What can be wrong.
 
 
@@ -186,6 +230,20 @@ def test_a_folder_with_results_is_refused_and_not_touched(here: Path) -> None:
         (smoke("--fallback permuted-digit"), "unknown experiment 'permuted-digit': did you mean 'permuted-digits'?"),
         (smoke("--data nowhere"), "the data folder nowhere is not a folder"),
         (smoke("--method vcl,vcl-random --set coreset=100000"), "a coreset of 100000 points cannot be taken"),
+        (
+            smoke("--method smc --set hidden=100"),
+            "smc takes networks of up to 500 parameters a task, and this one has 6,702",
+        ),
+        (smoke("--method smc --set hidden=4 --set particles=1"), "particles is 1; give at least 2"),
+        (smoke("--method smc --set hidden=4 --set particles=19"), "or take more particles"),
+        (smoke("--method ewc --grid 1,10"), "--grid '1,10' is not of the form lambda=1,10,100 or lambda=paper"),
+        (smoke("--method ewc --grid lambda=-1"), "lambda is -1 in --grid; give numbers from 0"),
+        (smoke("--method ewc --grid lambda=paper"), "the paper has no grid of lambda for ewc on split-digits"),
+        (smoke("--method ewc --grid lambda=1,2 --set lambda=3"), "both --grid lambda=… and --set lambda=… were given"),
+        (smoke("--method vcl --grid lambda=1"), "none of vcl takes a lambda"),
+        (smoke("--method ewc --set lambda=-1"), "lambda is -1.0; give a number from 0"),
+        (smoke("--set heads=two"), "unknown heads 'two': Accepted: multi, single."),
+        ("run permuted-digits --preset smoke --set heads=multi", "heads is multi; every task of a permuted stream"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(here: Path, line: str, message: str) -> None:
@@ -346,7 +404,30 @@ def test_dry_run_shows_plan_time_and_memory_and_writes_nothing(here: Path) -> No
     assert list(here.iterdir()) == []
 
 
+def dry_run(rest: str, here: Path) -> dict[str, list[str]]:
+    """The cells of each method's line in the table."""
+    result = call(f"{smoke(rest)} --dry-run")
+    assert result.exit_code == 0, result.exception
+    assert list(here.iterdir()) == []
+    lines = [line.strip("│").split("│") for line in result.output.splitlines() if line.startswith("│")]
+    return {"output": [result.output], **{name.strip(): [cell.strip() for cell in rest] for name, *rest in lines}}
+
+
+def test_dry_run_of_a_grid(here: Path) -> None:
+    told = dry_run("--method ewc,vcl,si --grid lambda=1,0.5", here)
+    assert "ewc: lambda 1, 0.5, stacked too\nsi: lambda 1, 0.5, stacked too\n" in told["output"][0]
+    assert [told[name][0] for name in ("ewc", "vcl", "si")] == ["4", "4", "4"]  # one stack: no more steps than vcl
+
+
+def test_dry_run_of_methods_that_do_not_climb(here: Path) -> None:
+    # Both tasks have 288 examples.
+    told = dry_run("--method adf,smc --set hidden=4 --set particles=50", here)
+    assert (told["adf"][0], told["smc"][0]) == ("576", "576")
+    assert dry_run("--method adf --set filter_batch=10", here)["adf"][0] == "58"
+
+
 def test_dry_run_refuses_what_a_run_would(here: Path) -> None:
+    assert "up to 500 parameters a task" in fault(smoke("--method smc --set hidden=100 --dry-run"))
     assert "coreset of 100000 points" in fault(smoke("--method vcl-random --set coreset=100000 --dry-run"))
     assert "mnist is in none of" in fault("run split-mnist --dry-run")
     assert list(here.iterdir()) == []

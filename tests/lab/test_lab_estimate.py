@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 import pytest
 from lab_made import images
 from rich.console import Console
 
 from vcl.errors import VclError
-from vcl.lab.estimate import check_coresets, estimate, fits, show_estimate
+from vcl.lab.estimate import TRIAL, check_methods, estimate, fits, show_estimate
 from vcl.lab.methods import method
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import Settings
+from vcl.projections import MomentMatching
 
 # Tasks of 100 examples in batches of 32, coresets of 10 a task all at once.
 PER_HEAD = Settings(
@@ -75,27 +78,78 @@ def test_tasks_may_differ_in_size() -> None:
     assert [(fit.examples, fit.batch, fit.steps) for fit in made] == [(100, 32, 8), (20, 20, 2)]
 
 
-def smoke(methods: str, *changes: str) -> Plan:
-    return make_plan("split-digits", methods, "smoke", None, "cpu", changes)
+def smoke(methods: str, *changes: str, grid: str | None = None) -> Plan:
+    return make_plan("split-digits", methods, "smoke", None, "cpu", changes, grid)
+
+
+@pytest.mark.parametrize("name", ["map", "lp", "ewc", "si"])
+def test_the_quadratic_methods_have_one_fit_a_task(name: str) -> None:
+    assert counted(name, "per-head") == ({(100, True): 1, (100, False): 2}, 3 * 2 * 4)
+
+
+def test_a_method_that_does_not_climb_takes_each_example_as_a_step() -> None:
+    adf = fits(method("adf").build(PER_HEAD), SIZES, climbs=False)
+    assert [(fit.examples, fit.batch, fit.steps) for fit in adf] == [(100, 1, 100)] * 3
+    adf = fits(method("adf").build(replace(PER_HEAD, filter_batch=30)), [100, 20], climbs=False)
+    assert [(fit.examples, fit.batch, fit.steps) for fit in adf] == [(100, 30, 4), (20, 20, 1)]
+    smc = fits(method("smc").build(PER_HEAD), SIZES, climbs=False)
+    assert [(fit.examples, fit.batch, fit.steps) for fit in smc] == [(100, 1, 100)] * 3
+
+
+@pytest.mark.parametrize(("batch", "one"), [(1, 1), (4, 4), (50, 12)])
+def test_the_trial_of_moment_matching_is_of_whole_batches(
+    monkeypatch: pytest.MonkeyPatch, batch: int, one: int
+) -> None:
+    seen = []
+
+    def look(self: MomentMatching, target: Any, rng: Any) -> Any:
+        seen.append((self.batch, target.data.size))
+        return target.q
+
+    monkeypatch.setattr(MomentMatching, "__call__", look)
+    estimate(smoke("adf", f"filter_batch={batch}"), images())  # tasks of 12
+    assert set(seen) == {(batch, one), (batch, one * TRIAL), (batch, one * 2 * TRIAL)}
+
+
+def test_a_grid_takes_no_more_steps_but_more_memory() -> None:
+    (one,) = estimate(smoke("ewc"), images())
+    (grid,) = estimate(smoke("ewc", grid="lambda=1,2,3,4"), images())
+    (seeds,) = estimate(smoke("ewc", "seeds=8"), images())
+    assert grid.steps == one.steps == 4
+    assert grid.seconds > 0
+    assert one.gigabytes < grid.gigabytes == seeds.gigabytes  # four lambdas with two seeds each
+
+
+def test_steps_are_those_of_the_settings_of_each_method() -> None:
+    # The paper's baselines on 60 pictures at once: 20 epochs of 10 tasks; VCL has 100.
+    plan = make_plan("permuted-mnist", "ewc,vcl", "paper", 1, "cpu", ["hidden=4", "draws=1"])
+    assert [each.steps for each in estimate(plan, images())] == [200, 1000]
+
+
+def test_show_estimate_names_the_lambdas() -> None:
+    out = StringIO()
+    show_estimate(smoke("vcl,ewc", grid="lambda=0.5,100"), images(), Console(file=out, width=100))
+    assert "ewc: lambda 0.5, 100, stacked too\n" in out.getvalue()
+    assert "vcl: lambda" not in out.getvalue()
 
 
 def test_coresets_larger_than_the_smallest_task_are_refused() -> None:
     # 60 pictures of 10 classes in turn: 12 of each pair.
     data = images(train=60)
-    check_coresets(smoke("vcl-random,vcl-kcenter,random-only", "coreset=12"), data)
-    check_coresets(smoke("vcl,mle,batch-vi", "coreset=13"), data)  # these keep none
+    check_methods(smoke("vcl-random,vcl-kcenter,random-only", "coreset=12"), data)
+    check_methods(smoke("vcl,mle,batch-vi", "coreset=13"), data)  # these keep none
     for name in ("vcl-random", "vcl-kcenter", "random-only", "kcenter-only"):
         with pytest.raises(VclError, match="coreset of 13 points cannot be taken from a task of 12 examples"):
-            check_coresets(smoke(f"vcl,{name}", "coreset=13"), data)
+            check_methods(smoke(f"vcl,{name}", "coreset=13"), data)
     # Without the last seven, class 3 has one fewer: only the second task is too small.
     uneven = data._replace(train_x=data.train_x[:53], train_y=data.train_y[:53])
     with pytest.raises(VclError, match="coreset of 12 points cannot be taken from a task of 11 examples"):
-        check_coresets(smoke("vcl-random", "coreset=12"), uneven)
+        check_methods(smoke("vcl-random", "coreset=12"), uneven)
 
 
 def test_a_budget_smaller_than_the_number_of_tasks_is_refused() -> None:
     with pytest.raises(VclError, match="budget of 1 points cannot hold one of each of 2 tasks"):
-        check_coresets(smoke("vcl-budget", "coreset=1"), images())
+        check_methods(smoke("vcl-budget", "coreset=1"), images())
 
 
 def test_estimate_counts_steps_and_measures_time() -> None:

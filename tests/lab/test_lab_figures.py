@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab_made import one_seed, triangle_rows, two_seeds
+from lab_made import graded, one_seed, triangle_rows, two_seeds
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from vcl.lab.figures import average_accuracy, style
+from vcl.lab.figures import average_accuracy, lambda_grid, style
 from vcl.lab.results import Row
 
 
@@ -22,7 +22,8 @@ def caught(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         figures.append(figure)
         return []
 
-    monkeypatch.setattr(average_accuracy, "save", catch)
+    for module in (average_accuracy, lambda_grid):
+        monkeypatch.setattr(module, "save", catch)
     return figures
 
 
@@ -78,3 +79,71 @@ def test_png_and_svg_are_pictures(tmp_path: Path) -> None:
 def test_each_position_has_its_own_colour_and_mark() -> None:
     assert len({style.colour(n) for n in range(8)}) == len({style.mark(n) for n in range(8)}) == 8
     assert (style.colour(8), style.mark(8)) == (style.colour(0), style.mark(0))
+
+
+# Accuracy against lambda.
+
+GRID = [
+    *graded("ewc lambda=10", {0: 0.8, 1: 0.9}),
+    *graded("ewc lambda=1", {0: 0.5, 1: 0.5}),
+    *graded("vcl", {0: 0.95, 1: 0.95}),
+    *graded("si lambda=0", {0: 0.3, 1: 0.4}),
+    *graded("si lambda=0.5", {0: 0.6, 1: 0.7}),
+]
+
+
+def grid_axes(rows: list[Row], paper: dict[str, float], caught: list[Figure]) -> Axes:
+    lambda_grid.draw(rows, "title", paper, Path("unused"))
+    (axes,) = caught[-1].axes
+    return axes
+
+
+def test_one_line_a_method_over_its_lambdas_in_order(caught: list[Figure]) -> None:
+    axes = grid_axes(GRID, {}, caught)
+    ewc, si = axes.containers
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ewc", "si"]
+    np.testing.assert_allclose(ewc.lines[0].get_xydata(), [(1, 50), (10, 85)])
+    np.testing.assert_allclose(si.lines[0].get_xydata(), [(0, 35), (0.5, 65)])
+    assert ewc.lines[0].get_color() != si.lines[0].get_color()
+    assert ewc.lines[0].get_marker() != si.lines[0].get_marker()
+    assert axes.get_xlabel() == "lambda"
+    assert axes.get_title() == "title"
+
+
+def test_the_bars_are_one_standard_error(caught: list[Figure]) -> None:
+    (_, _, (bars,)) = grid_axes(GRID, {}, caught).containers[0]
+    # 50 and 50: none. 80 and 90: mean 85, standard error 5.
+    np.testing.assert_allclose(bars.get_segments(), [[(1, 50), (1, 50)], [(10, 80), (10, 90)]])
+
+
+def test_one_seed_has_bars_of_no_length(caught: list[Figure]) -> None:
+    rows = [row for row in GRID if row.seed == 0]
+    (_, _, (bars,)) = grid_axes(rows, {}, caught).containers[0]
+    np.testing.assert_allclose(bars.get_segments(), [[(1, 50), (1, 50)], [(10, 80), (10, 80)]])
+
+
+def test_lambda_zero_has_a_place_left_of_all_others(caught: list[Figure]) -> None:
+    axes = grid_axes(GRID, {}, caught)
+    low, high = axes.get_xlim()
+    assert low <= 0 < 10 <= high, "within the picture"
+    places = axes.transData.transform([(lam, 50) for lam in (0, 0.5, 1, 10)])[:, 0]
+    assert (np.diff(places) > 10).all(), "pixels between one and the next"
+
+
+def test_dashes_of_the_paper_stand_for_the_methods_that_were_tried(caught: list[Figure]) -> None:
+    axes = grid_axes(GRID, {"ewc": 84.0, "vcl": 90.0, "lp": 82.0}, caught)
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--" and len(line.get_xdata())]
+    assert [set(line.get_ydata()) for line in dashed] == [{84.0}]
+    assert dashed[0].get_color() == axes.containers[0].lines[0].get_color()
+    labels = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert labels == {"ewc", "si", "paper, best lambda"}
+
+
+@pytest.mark.parametrize("rows", [GRID, [row for row in GRID if row.seed == 0], graded("ewc lambda=0", {0: 0.5})])
+def test_the_picture_of_a_grid_is_a_picture(tmp_path: Path, rows: list[Row]) -> None:
+    made = lambda_grid.draw(rows, "a title", {"ewc": 84.0}, tmp_path / "lambda")
+    assert made == [tmp_path / "lambda.png", tmp_path / "lambda.svg"]
+    pixels = imread(made[0])
+    assert pixels.shape[:2] == (680, 1000)
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20, "more than a blank page"
+    assert ET.parse(made[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"

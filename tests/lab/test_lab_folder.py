@@ -148,3 +148,26 @@ def test_what_others_put_in_the_folder_is_kept(folder: RunFolder) -> None:
     (folder.path / "notes.txt").write_text("precious")
     folder.drop_if_bare()
     assert names(folder.path) == ["notes.txt"]
+
+
+def test_a_part_has_rows_of_its_own(folder: RunFolder) -> None:
+    part = folder.part("validation")
+    part.add(one_seed("ewc"))
+    folder.drop_if_bare()
+    assert read_csv(folder.path / "validation" / "rows.csv") == one_seed("ewc")
+    assert read_csv(folder.path / "rows.csv") == []
+    assert names(folder.path) == ["rows.csv", "validation"]
+
+
+def test_parts_without_rows_are_taken_back(folder: RunFolder) -> None:
+    folder.part("validation")
+    folder.drop_if_bare()
+    assert not folder.path.exists()
+
+
+def test_a_bare_part_goes_but_the_rows_beside_it_stay(folder: RunFolder) -> None:
+    folder.part("validation")
+    folder.add(one_seed())
+    folder.drop_if_bare()
+    assert names(folder.path) == ["rows.csv"]
+    assert read_csv(folder.path / "rows.csv") == one_seed()

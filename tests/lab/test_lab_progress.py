@@ -26,6 +26,17 @@ def test_summary_line() -> None:
     assert summary_line(done(2, seeds=1)).endswith("average accuracy so far 90.0 %")
 
 
+def test_the_summary_line_of_a_grid_is_that_of_its_best() -> None:
+    rows = [
+        row
+        for name, values in (("ewc lambda=1", [0.7, 0.9]), ("ewc lambda=10", [0.8, 0.9]), ("ewc lambda=100", [0.2, 1]))
+        for row in triangle_rows(name, {seed: [[value]] for seed, value in enumerate(values)})
+    ]
+    assert summary_line(Done("ewc", "0/1", 1, 2, 1.0, rows)) == (
+        "ewc: task 1 of 2 (0/1) in 1.0 s, average accuracy so far 85.0 ± 5.0 % with ewc lambda=10, the best of 3"
+    )
+
+
 def run_with(console: Console) -> None:
     watch: Watch
     with watching(console) as watch:

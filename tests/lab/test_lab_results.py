@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab import tables
-from vcl.lab.results import Row, final, matrix, methods, read_csv, summarise, to_csv
+from vcl.lab.results import Row, final, label, matrix, methods, read_csv, split_label, summarise, to_csv
 
 NAN = math.nan
 
@@ -133,3 +133,24 @@ def test_terminal_table_shows_every_cell_at_eighty_columns() -> None:
     text = captured.get()
     assert "split, after 3 tasks" in text
     assert all(cell in text for cell in (*tables.COLUMNS, *lines[0], *lines[1]))
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.1, 1.0, 100.0, 1e4, 1e-9, 1 / 3, 1234567.0, 1234568.0])
+def test_a_label_holds_its_lambda_exactly(lam: float) -> None:
+    assert split_label(label("ewc", lam)) == ("ewc", lam)
+
+
+def test_labels_are_short_where_they_can_be() -> None:
+    assert [label("si", lam) for lam in (1.0, 0.5, 10000.0)] == ["si lambda=1", "si lambda=0.5", "si lambda=10000"]
+    assert split_label("vcl-random") == ("vcl-random", None)
+
+
+def test_a_table_at_eighty_columns_has_room_for_a_grid() -> None:
+    console = Console(width=80)
+    lines = tables.cells([*two_seeds("ewc lambda=0.01"), *two_seeds("ewc lambda=10000")], {"ewc lambda=0.01": 84.0})
+    assert [line[0] for line in lines] == ["ewc lambda=0.01", "ewc lambda=10000"]
+    with console.capture() as captured:
+        console.print(tables.terminal("title", lines))
+    text = captured.get()
+    assert [text.count(word) for word in (" ewc λ=0.01 ", " ewc λ=10000 ", " 84.0 ", "…")] == [1, 1, 1, 0]
+    assert all(cell in text for cell in lines[0][1:])

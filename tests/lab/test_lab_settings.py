@@ -27,6 +27,15 @@ BASE = Settings(tasks=3, hidden=(8,), epochs=2, batch=16, coreset=4, coreset_epo
         ("estimator=local", "local"),
         ("schedule=cosine", "cosine"),
         ("start=restart", "restart"),
+        ("heads=single", "single"),
+        ("fisher=hessian", "hessian"),
+        ("fisher_samples=200", 200),
+        ("fisher_samples=none", None),
+        ("anchor=previous", "previous"),
+        ("damping=0.1", 0.1),
+        ("filter_batch=10", 10),
+        ("particles=50", 50),
+        ("lam=2", 2.0),
     ],
 )
 def test_override_reads_every_kind_of_value(pair: str, value: Any) -> None:
@@ -35,6 +44,27 @@ def test_override_reads_every_kind_of_value(pair: str, value: Any) -> None:
     assert getattr(changed, key) == value
     assert type(getattr(changed, key)) is type(value)
     assert changed == replace(BASE, **{key: value}), "nothing else changes"
+
+
+def test_lambda_goes_by_its_own_name() -> None:
+    assert override(BASE, ["lambda=0.5"]) == replace(BASE, lam=0.5)
+    assert override(BASE, ["lambda=0"]).lam == 0.0
+    with pytest.raises(VclError, match="unknown setting 'lamda': did you mean 'lambda'"):
+        override(BASE, ["lamda=1"])
+    with pytest.raises(VclError, match="setting lambda takes a number, not 'much'"):
+        override(BASE, ["lambda=much"])
+
+
+@pytest.mark.parametrize("value", ["-1", "-0.001", "nan", "inf"])
+def test_lambda_is_a_number_from_zero_up(value: str) -> None:
+    with pytest.raises(VclError, match=r"lambda is .*; give a number from 0 \(which forgets\) up"):
+        override(BASE, [f"lambda={value}"])
+
+
+@pytest.mark.parametrize("value", [1, 0, -5])
+def test_there_are_at_least_two_particles(value: int) -> None:
+    with pytest.raises(VclError, match=f"particles is {value}; give at least 2"):
+        override(BASE, [f"particles={value}"])
 
 
 def test_override_takes_many_pairs_and_the_last_word_counts() -> None:
@@ -58,6 +88,9 @@ def test_override_takes_many_pairs_and_the_last_word_counts() -> None:
         ("hidden=", "setting hidden takes whole numbers with commas between, not ''"),
         ("estimator=locl", "unknown estimator 'locl': did you mean 'local'? Accepted: local, weights."),
         ("predictive=both", "unknown predictive 'both': Accepted: joint, per-head."),
+        ("heads=singel", "unknown heads 'singel': did you mean 'single'? Accepted: multi, single."),
+        ("fisher=exact", "unknown fisher 'exact': "),
+        ("anchor=mine", "unknown anchor 'mine': "),
     ],
 )
 def test_override_says_what_is_wrong(pair: str, message: str) -> None:
@@ -71,21 +104,23 @@ def test_an_unknown_setting_is_answered_with_all_that_there_are() -> None:
     assert all(field.name in str(refused.value) for field in fields(Settings))
 
 
-@pytest.mark.parametrize("name", ["tasks", "epochs", "coreset_epochs", "draws", "predict_draws", "seeds", "coreset"])
+@pytest.mark.parametrize(
+    "name", ["tasks", "epochs", "coreset_epochs", "draws", "predict_draws", "seeds", "coreset", "filter_batch"]
+)
 @pytest.mark.parametrize("value", [0, -2])
 def test_counts_are_at_least_one(name: str, value: int) -> None:
     with pytest.raises(VclError, match=f"{name} is {value}; give at least 1"):
         override(BASE, [f"{name}={value}"])
 
 
-@pytest.mark.parametrize("name", ["batch", "coreset_batch", "train_limit", "test_limit"])
+@pytest.mark.parametrize("name", ["batch", "coreset_batch", "train_limit", "test_limit", "fisher_samples"])
 def test_sizes_are_above_zero_or_none(name: str) -> None:
     with pytest.raises(VclError, match=f"{name} is 0; give a number above 0"):
         override(BASE, [f"{name}=0"])
     assert getattr(override(BASE, [f"{name}=none"]), name) is None
 
 
-@pytest.mark.parametrize("name", ["lr", "init_var", "init_sd", "prior_var"])
+@pytest.mark.parametrize("name", ["lr", "init_var", "init_sd", "prior_var", "damping"])
 @pytest.mark.parametrize("value", ["0", "-0.1", "nan"])
 def test_numbers_are_above_zero(name: str, value: str) -> None:
     with pytest.raises(VclError, match=f"{name} is .*; give a number above 0"):

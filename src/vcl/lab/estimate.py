@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vcl.data import Data, dataset
+from vcl.errors import VclError
 from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.runner import network
@@ -76,6 +77,10 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    for entry in plan.methods:
+        own = plan.own(entry)
+        if own:
+            console.print(f"{entry.name}: {', '.join(f'{key}={value}' for key, value in own.items())}", highlight=False)
     table = Table("method", "steps", "about", "memory")
     for each in estimate(plan, data):
         table.add_row(
@@ -90,12 +95,22 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
     )
 
 
-def check_coresets(plan: Plan, data: Arrays) -> None:
-    """Raise one clear sentence, before any training, unless every task is large enough for every method's coreset."""
-    tasks = plan.experiment.stream(data, plan.settings, Rng(plan.seeds[:1]))
-    sizes = [task.train.size for task in tasks]
+def check_methods(plan: Plan, data: Arrays) -> None:
+    """Raise one clear sentence, before any training, unless every method can take the tasks and the network.
+
+    Tasks must be large enough for a method's coreset, and the network small enough for its limit.
+    """
+    stream = plan.experiment.stream(data, plan.settings, Rng(plan.seeds[:1]))
+    tasks = [(task.train.size, task.heads) for task in stream]
     for entry in plan.methods:
-        fits(plan.build(entry), sizes, entry.climbs)
+        fits(plan.build(entry), [size for size, _ in tasks], entry.climbs)
+        model = network(plan.settings_of(entry), stream.shape)
+        largest = max(model.layout(heads).size for _, heads in tasks)
+        if entry.most_parameters is not None and largest > entry.most_parameters:
+            raise VclError(
+                f"{entry.name} takes networks of up to {entry.most_parameters} parameters a task, and this one has "
+                f"{largest:,}; give a smaller one, such as --set hidden=4, or another method."
+            )
 
 
 def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list[Fit]:

@@ -37,6 +37,8 @@ class MethodEntry(NamedTuple):
     """Whether the weight of the past must be chosen."""
     climbs: bool = True
     """Whether its fits are steps of an optimiser, which a dry run can time one by one."""
+    most_parameters: int | None = None
+    """The largest network that it can take, if there is a limit."""
 
 
 def ascent(s: Settings) -> Ascent:
@@ -82,6 +84,8 @@ def with_lambda(method: Method[Any], lam: tuple[float, ...]) -> Method[Any]:
     refit: Any = method.refit
     return replace(method, project=replace(project, lam=lam), refit=replace(refit, lam=lam))
 
+
+SMC_LIMIT = 500
 
 METHODS: tuple[MethodEntry, ...] = (
     MethodEntry("vcl", "variational continual learning, no coreset", lambda s: vcl(s, Nothing())),
@@ -138,8 +142,9 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(
         "smc",
         "sequential Monte Carlo, for networks of a few hundred parameters (--set hidden=4)",
-        lambda s: plain(SequentialMonteCarlo(s.particles, refit="local")),
+        lambda s: plain(SequentialMonteCarlo(s.particles, max_parameters=SMC_LIMIT, refit="local")),
         climbs=False,
+        most_parameters=SMC_LIMIT,
     ),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -49,6 +49,11 @@ class Plan:
         """The settings with what this method does differently in this experiment; the user's own changes win."""
         own = self.experiment.own.get(self.preset, {}).get(entry.name, {})
         return override(replace(self.settings, **own), self.changes)
+
+    def own(self, entry: MethodEntry) -> dict[str, Any]:
+        """The settings of a method that differ from the common ones."""
+        common = asdict(self.settings)
+        return {key: value for key, value in asdict(self.settings_of(entry)).items() if value != common[key]}
 
     def runs(self, entry: MethodEntry) -> tuple[Run, ...]:
         """Every lambda with every seed, as one stack."""

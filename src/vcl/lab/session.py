@@ -19,10 +19,9 @@ from rich.console import Console
 from vcl import __version__
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
-from vcl.lab.estimate import check_coresets
+from vcl.lab.estimate import check_methods
 from vcl.lab.figures import average_accuracy, lambda_grid
 from vcl.lab.folder import RunFolder, write_atomic
-from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.progress import watching
 from vcl.lab.runner import run_method
@@ -66,7 +65,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
 
 def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console) -> None:
     """Run every method of the plan and leave the whole story in ``folder``."""
-    check_coresets(plan, data)
+    check_methods(plan, data)
     about = describe(plan, origin)
     folder.describe(about)
     seconds = run_methods(plan, data, folder, console)
@@ -125,18 +124,13 @@ def describe(plan: Plan, origin: str) -> dict[str, Any]:
         "methods": [entry.name for entry in plan.methods],
         "seeds": list(plan.seeds),
         "settings": asdict(plan.settings),
-        "settings_of": {entry.name: _differences(plan, entry) for entry in plan.methods},
+        "settings_of": {entry.name: plan.own(entry) for entry in plan.methods},
         "grid": plan.grid,
         "data": {"name": plan.experiment.dataset, "origin": origin},
         "device": device_name(plan.device),
         "versions": {"vcl": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "started": now(),
     }
-
-
-def _differences(plan: Plan, entry: MethodEntry) -> dict[str, Any]:
-    common = asdict(plan.settings)
-    return {key: value for key, value in asdict(plan.settings_of(entry)).items() if value != common[key]}
 
 
 def command(arguments: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def override(settings: Settings, pairs: Sequence[str]) -> Settings:
             raise VclError(f"--set {pair!r} is not of the form key=value, such as --set epochs=20.")
         if key not in kinds:
             raise unknown("setting", key, [*ALIASES, *(field.name for field in fields(Settings))])
-        changes[key] = _parse(key, text, kinds[key])
+        changes[key] = _parse(given, text, kinds[key])
     changed = replace(settings, **changes)
     check(changed)
     return changed

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from vcl.errors import VclError, unknown
-from vcl.lab.estimate import check_coresets
+from vcl.lab.estimate import check_methods
 from vcl.lab.figures import lambda_grid
 from vcl.lab.folder import RunFolder
 from vcl.lab.plan import Grid, Plan
@@ -91,7 +91,7 @@ def sweep(
     plan: Plan, data: Arrays, origin: str, select: Select, share: float, folder: RunFolder, console: Console
 ) -> dict[str, Choice]:
     """Try every lambda, choose, and leave in ``folder`` the test results of what was chosen (or of all, if on test)."""
-    check_coresets(plan, data)
+    check_methods(plan, data)
     about = {
         **describe(plan, origin),
         "select": {"on": select, "validation": share if select == "validation" else None},

@@ -28,7 +28,7 @@ def run(
     """Run an experiment and write settings, rows, a table and a figure to a folder."""
     from rich.console import Console
 
-    from vcl.lab.estimate import show_estimate
+    from vcl.lab.estimate import check_methods, show_estimate
     from vcl.lab.plan import make_plan
     from vcl.lab.session import execute, load_arrays, open_folder
 
@@ -38,6 +38,7 @@ def run(
     other = make_plan(fallback, method, preset, seeds, device, set_ or [], grid) if fallback else None
     plan, arrays, origin = load_arrays(plan, other, data, console)
     if dry_run:
+        check_methods(plan, arrays)
         show_estimate(plan, arrays, console)
         return
     with open_folder(plan, out) as folder:

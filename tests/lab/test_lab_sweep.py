@@ -1,0 +1,370 @@
+"""`vcl sweep`: the choice of lambda, and that it is made without the test set unless that is asked for by name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lab_made import alone, call, fault, graded, images
+from rich.console import Console
+
+from vcl.errors import VclError
+from vcl.lab import cli, session
+from vcl.lab.datasets import load
+from vcl.lab.folder import RunFolder
+from vcl.lab.methods import method
+from vcl.lab.plan import make_plan
+from vcl.lab.results import final, label, methods, read_csv
+from vcl.lab.runner import Done, run_method
+from vcl.lab.streams import Arrays, arrays
+from vcl.lab.sweep import WARNINGS, Choice, Select, choose, hold_out, sweep
+
+FILES = ["average-accuracy.png", "average-accuracy.svg", "lambda.png", "lambda.svg", "rows.csv", "run.json", "table.md"]
+# Enough training that the lambdas end apart.
+CHANGES = ("epochs=10", "lr=0.02")
+ASKED = " ".join(f"--set {change}" for change in CHANGES)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return alone(tmp_path, monkeypatch)
+
+
+def smoke(rest: str) -> str:
+    return f"sweep permuted-digits --preset smoke --device cpu {rest}"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def strictly(path: Path) -> Any:
+    """The JSON in a file, without the NaN and Infinity that Python allows itself."""
+
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is no JSON")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+# What is held out.
+
+
+def numbered(train: int, test: int) -> Arrays:
+    """Examples that show their number, training from 0 and test from 10,000; labels follow from the numbers."""
+    x, other = torch.arange(train), torch.arange(10_000, 10_000 + test)
+    return Arrays(x.view(-1, 1, 1), x % 7, other.view(-1, 1, 1), other % 7, tuple("abcdefg"))
+
+
+@pytest.mark.parametrize(("share", "held"), [(0.1, 20), (0.25, 50), (0.013, 3), (0.0001, 1), (0.9, 180)])
+def test_hold_out_is_a_partition_of_the_training_data(share: float, held: int) -> None:
+    data = numbered(200, 50)
+    parts = hold_out(data, share)
+    train, test = parts.train_x.flatten(), parts.test_x.flatten()
+    assert (len(train), len(test)) == (200 - held, held)
+    assert sorted([*train.tolist(), *test.tolist()]) == list(range(200)), "none lost, none twice, none of the test data"
+    assert train.tolist() == sorted(train.tolist()), "the rest is in its old order"
+    assert parts.train_y.tolist() == (train % 7).tolist()
+    assert parts.test_y.tolist() == (test % 7).tolist()
+    assert parts.classes == data.classes
+
+
+def test_hold_out_is_random_but_the_same_every_time() -> None:
+    data = numbered(200, 50)
+    torch.manual_seed(1)
+    first = hold_out(data, 0.1)
+    torch.manual_seed(2)
+    again = hold_out(numbered(200, 9), 0.1)
+    for ours, theirs in zip(first[:4], again[:4], strict=True):
+        assert torch.equal(ours, theirs)
+    places = first.test_x.flatten()
+    assert int(places.max()) > 100 > int(places.min()), "of all parts of the data"
+
+
+def test_something_must_be_left_to_train_on() -> None:
+    with pytest.raises(VclError, match=r"holding out 0\.999 of 60 training examples leaves none to train on"):
+        hold_out(images(train=60), 0.999)
+
+
+# The choice.
+
+
+def test_the_best_mean_over_seeds_is_chosen() -> None:
+    rows = [
+        *graded("ewc lambda=1", {0: 0.99, 1: 0.10}),  # the best single seed
+        *graded("ewc lambda=10", {0: 0.70, 1: 0.80}),
+        *graded("ewc lambda=100", {0: 0.60, 1: 0.70}),
+        *graded("si lambda=1", {0: 0.20, 1: 0.30}),
+        *graded("si lambda=10", {0: 0.10, 1: 0.30}),
+        *graded("vcl", {0: 1.0, 1: 1.0}),
+    ]
+    chosen = choose(rows, {"ewc": (1.0, 10.0, 100.0), "si": (1.0, 10.0)})
+    assert list(chosen) == ["ewc", "si"]
+    assert (chosen["ewc"].lam, chosen["ewc"].edge) == (10.0, False)
+    assert chosen["ewc"].accuracy == pytest.approx((0.75, 0.05, 2))
+    assert (chosen["si"].lam, chosen["si"].edge) == (1.0, True)
+    assert chosen["si"].accuracy.mean == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("lams", "best", "edge"),
+    [
+        ((1.0, 10.0, 100.0), 1.0, True),
+        ((1.0, 10.0, 100.0), 10.0, False),
+        ((1.0, 10.0, 100.0), 100.0, True),
+        ((100.0, 1.0, 10.0), 1.0, True),  # the least, though in the middle of the list
+        ((10.0, 100.0, 1.0), 10.0, False),
+        ((5.0,), 5.0, False),  # no grid, no edge
+        ((0.0, 5.0), 0.0, True),
+    ],
+)
+def test_the_edge_of_the_grid_is_told(lams: tuple[float, ...], best: float, edge: bool) -> None:
+    rows = [row for lam in lams for row in graded(label("lp", lam), {0: 0.9 if lam == best else 0.5})]
+    chosen = choose(rows, {"lp": lams})["lp"]
+    assert (chosen.lam, chosen.edge) == (best, edge)
+
+
+# A whole sweep.
+
+
+@pytest.fixture(scope="module")
+def digits() -> Arrays:
+    return arrays(load("digits"))
+
+
+def poisoned(data: Arrays) -> Arrays:
+    """Test data that says nothing: noise, and every label another."""
+    noise = torch.randint(0, 17, data.test_x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return data._replace(test_x=noise, test_y=(data.test_y + 3) % 10)
+
+
+def swept(out: Path, data: Arrays, select: Select) -> tuple[dict[str, Choice], str]:
+    """What was chosen, and what was printed."""
+    said = StringIO()
+    plan = make_plan("permuted-digits", "ewc,si", "smoke", 2, "cpu", CHANGES, "lambda=0,1,1000")
+    folder = RunFolder(out)
+    folder.create()
+    return sweep(plan, data, "made", select, 0.2, folder, Console(file=said, width=160)), said.getvalue()
+
+
+def test_the_test_set_is_not_looked_at_when_choosing_on_validation_data(tmp_path: Path, digits: Arrays) -> None:
+    clean, said = swept(tmp_path / "clean", digits, "validation")
+    other, _ = swept(tmp_path / "other", poisoned(digits), "validation")
+    assert clean == other
+    here, there = tmp_path / "clean", tmp_path / "other"
+    for name in ("validation/rows.csv", "lambda.png"):
+        assert (here / name).read_bytes() == (there / name).read_bytes()
+    # The poison works: what is tested in the end is ruined.
+    for name, choice in clean.items():
+        tested = label(name, choice.lam)
+        sound, ruined = (final(read_csv(out / "rows.csv"), tested)["average accuracy"].mean for out in (here, there))
+        assert sound > 0.3 > ruined
+    assert WARNINGS["validation"] in said
+    assert "CHOSEN ON THE TEST SET" not in said + (here / "table.md").read_text()
+
+
+def test_choosing_on_the_test_set_looks_at_it_and_says_so(tmp_path: Path, digits: Arrays) -> None:
+    clean, said = swept(tmp_path / "clean", digits, "test")
+    other, _ = swept(tmp_path / "other", poisoned(digits), "test")
+    for name, choice in clean.items():
+        assert choice.accuracy.mean > 0.3 > other[name].accuracy.mean
+    out = tmp_path / "clean"
+    rows = read_csv(out / "rows.csv")
+    assert methods(rows) == [label(name, lam) for name in ("ewc", "si") for lam in (0.0, 1.0, 1000.0)]
+    assert clean == choose(rows, dict.fromkeys(("ewc", "si"), (0.0, 1.0, 1000.0)))
+    assert "CHOSEN ON THE TEST SET" in said
+    assert "CHOSEN ON THE TEST SET" in (out / "table.md").read_text()
+    assert " % on test data" in said
+    assert names(out) == FILES
+    about = strictly(out / "run.json")
+    assert about["select"] == {"on": "test", "validation": None}
+
+
+def test_what_is_chosen_learns_the_whole_training_data_anew(tmp_path: Path, digits: Arrays) -> None:
+    chosen, _ = swept(tmp_path / "out", digits, "validation")
+    rows = read_csv(tmp_path / "out" / "rows.csv")
+    assert methods(rows) == [label(name, choice.lam) for name, choice in chosen.items()]
+    for name, choice in chosen.items():
+        plan = make_plan("permuted-digits", name, "smoke", 2, "cpu", CHANGES, f"lambda={choice.lam:g}")
+        wanted = [row for done in run_method(plan, method(name), digits) for row in done.rows]
+        assert [row for row in rows if row.method == label(name, choice.lam)] == wanted
+
+
+def test_a_sweep_leaves_the_whole_story(here: Path) -> None:
+    result = call(smoke(f"--method ewc,si --grid lambda=0.5,20 --validation 0.25 {ASKED} --out out"))
+    assert result.exit_code == 0, result.exception
+    out = here / "out"
+    assert names(out) == [*FILES, "validation"]
+    assert names(out / "validation") == ["rows.csv"]
+    held, rows = read_csv(out / "validation" / "rows.csv"), read_csv(out / "rows.csv")
+    chosen = choose(held, {"ewc": (0.5, 20.0), "si": (0.5, 20.0)})
+    assert len(held) == 2 * 2 * 2 * 3 * 4  # methods x lambdas x seeds x T (T + 1) / 2 x metrics
+    assert len(rows) == 2 * 2 * 3 * 4
+
+    about = strictly(out / "run.json")
+    assert about["select"] == {"on": "validation", "validation": 0.25}
+    assert about["grid"] == {"ewc": [0.5, 20.0], "si": [0.5, 20.0]}
+    for name, choice in chosen.items():
+        mean, error, seeds = choice.accuracy
+        wanted = {"lambda": choice.lam, "accuracy": {"mean": mean, "error": error, "seeds": seeds}, "edge": True}
+        assert about["chosen"][name] == wanted
+    assert set(about["seconds"]) == {"ewc", "si"}
+    assert about["started"] <= about["finished"]
+
+    table = (out / "table.md").read_text()
+    assert WARNINGS["validation"] in table
+    assert "CHOSEN ON THE TEST SET" not in table
+    for name, choice in chosen.items():
+        assert f"\n| {name} | {choice.lam:g} | {100 * choice.accuracy.mean:.2f} |\n" in table
+        assert table.count(f"\n| {name} lambda={choice.lam:g} | ") == 1
+        assert (
+            f"{name}: lambda={choice.lam:g} is best, {100 * choice.accuracy.mean:.2f} % on validation data; it is at "
+            "the edge of the grid, so a wider one may hold a better." in result.output
+        )
+    assert result.output.splitlines()[-1] == WARNINGS["validation"]
+
+
+def test_choosing_on_the_test_set_from_the_command_line(here: Path) -> None:
+    result = call(smoke("--method map --grid lambda=1,10 --select test --out out"))
+    assert result.exit_code == 0, result.exception
+    assert names(here / "out") == FILES
+    assert "CHOSEN ON THE TEST SET" in result.output
+    assert "CHOSEN ON THE TEST SET" in (here / "out" / "table.md").read_text()
+    assert list(strictly(here / "out" / "run.json")["chosen"]) == ["map"]
+
+
+def test_one_seed_has_no_error(here: Path) -> None:
+    result = call(smoke("--method ewc --grid lambda=1,10 --seeds 1 --out out"))
+    assert result.exit_code == 0, result.exception
+    accuracy = strictly(here / "out" / "run.json")["chosen"]["ewc"]["accuracy"]
+    assert (accuracy["error"], accuracy["seeds"]) == (None, 1)
+    assert 0 <= accuracy["mean"] <= 1
+
+
+# What can go wrong.
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    """Let the run of a method fail: the one after ``calls`` whole ones, after its first task."""
+    left = [calls]
+
+    def run(*given: Any) -> Iterator[Done]:
+        real = run_method(*given)
+        if left[0]:
+            left[0] -= 1
+            yield from real
+            return
+        yield next(real)
+        raise VclError("the roof fell in.")
+
+    monkeypatch.setattr(session, "run_method", run)
+
+
+def test_a_sweep_that_fails_while_choosing_keeps_the_validation_rows(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, 0)
+    assert fault(smoke("--method ewc --grid lambda=1,10 --out out")) == "the roof fell in."
+    out = here / "out"
+    assert names(out) == ["rows.csv", "run.json", "validation"]
+    held = read_csv(out / "validation" / "rows.csv")
+    assert {row[:4] for row in held} == {(f"ewc lambda={lam}", seed, 1, 1) for lam in (1, 10) for seed in (0, 1)}
+    assert read_csv(out / "rows.csv") == []
+    about = strictly(out / "run.json")
+    assert about["select"]["on"] == "validation"
+    assert {"chosen", "finished"} & set(about) == set()
+
+
+def test_a_sweep_that_fails_after_choosing_keeps_what_it_chose_by(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, 1)
+    assert fault(smoke("--method ewc --grid lambda=1,10 --out out")) == "the roof fell in."
+    out = here / "out"
+    assert names(out) == ["lambda.png", "lambda.svg", "rows.csv", "run.json", "validation"]
+    assert len(read_csv(out / "validation" / "rows.csv")) == 2 * 2 * 3 * 4
+    assert {row.after for row in read_csv(out / "rows.csv")} == {1}
+
+
+def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "argv", ["vcl", *shlex.split(line)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code
+
+
+def test_ctrl_c_keeps_the_validation_rows(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*given: Any) -> Iterator[Done]:
+        yield next(run_method(*given))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "run_method", interrupted)
+    assert through_main(smoke("--method si --grid lambda=1,10 --out out"), monkeypatch) == 130
+    assert capsys.readouterr().err == "vcl: stopped; what was finished is kept.\n"
+    assert len(read_csv(here / "out" / "validation" / "rows.csv")) == 2 * 2 * 4
+
+
+@pytest.mark.parametrize("select", ["validation", "test"])
+def test_a_sweep_that_fails_before_any_row_leaves_nothing(here: Path, select: str) -> None:
+    line = smoke(f"--method ewc --grid lambda=1,10 --select {select} --out out")
+    assert "became non-finite" in fault(f"{line} --set lr=1e30")
+    assert list(here.iterdir()) == []
+    (here / "out").mkdir()
+    assert "became non-finite" in fault(f"{line} --set lr=1e30")
+    assert names(here / "out") == [], "a folder that was there stays, as empty as it was"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (smoke("--grid lambda=1,2 --select foo"), "unknown way to select 'foo': Accepted: test, validation."),
+        (smoke("--grid lambda=1,2 --select tset"), "unknown way to select 'tset': did you mean 'test'?"),
+        (smoke("--grid lambda=1,2 --validation 0"), "--validation is 0.0; give the share of the training data to hold"),
+        (smoke("--grid lambda=1,2 --validation 1"), "--validation is 1.0; give the share"),
+        (smoke("--grid lambda=1,2 --validation nan"), "--validation is nan; give the share"),
+        (smoke("--grid lambda=1,2 --validation 0.9999"), "leaves none to train on; hold out less"),
+        (
+            smoke("--method ewc,vcl --grid lambda=1,2"),
+            "vcl takes no lambda, so there is nothing to sweep; leave it out",
+        ),
+        (
+            smoke("--method vcl"),
+            "none of vcl takes a lambda, so there is no grid to try; those that do: map, lp, ewc, si",
+        ),
+        (smoke("--method ewc"), "the paper has no grid of lambda for ewc on permuted-digits; give one, as in --grid"),
+        (smoke("--grid lambda=1,x"), "--grid lambda takes numbers with commas between, not 'x'"),
+        (smoke("--grid lambda=1,2 --set lambda=3"), "both --grid lambda=… and --set lambda=… were given"),
+        (smoke("--grid lambda=1,2 --set heads=multi"), "heads is multi; every task of a permuted stream has the same"),
+        # One example of 1437 cannot be of every task.
+        (
+            "sweep split-digits --preset smoke --grid lambda=1,2 --validation 0.0001",
+            "holding out 0.0001 of the training data leaves task 0/1 no examples to choose by; hold out more.",
+        ),
+        (
+            "sweep split-digits --preset smoke --grid lambda=1,2 --validation 0.9993",
+            "holding out 0.9993 of the training data leaves task 0/1 no examples to train on; hold out less.",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    assert through_main(f"{line} --out out", monkeypatch) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("vcl: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert "Traceback" not in said.out + said.err
+    assert list(here.iterdir()) == []
+
+
+def test_a_share_that_is_no_number_is_a_usage_error(here: Path) -> None:
+    assert call(smoke("--grid lambda=1,2 --validation some --out out")).exit_code == 2
+    assert list(here.iterdir()) == []
