@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,12 @@ from vcl.lab.datasets import places
 from vcl.lab.results import Row
 from vcl.lab.runner import METRICS
 from vcl.lab.streams import Arrays
+from vcl.layout import Layout
+from vcl.projections import Point
+from vcl.recursion import State
+
+NOWHERE: State[Any] = State(0, {}, Point(Layout((), ()), torch.zeros(1, 0)), {}, None)
+"""A state where none is looked at."""
 
 Triangle = Sequence[Sequence[float]]
 """Row i holds the values on tasks 1 to i + 1 after task i + 1."""

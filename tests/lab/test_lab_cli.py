@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from lab_made import alone, call, fault
+from lab_made import NOWHERE, alone, call, fault
 
 from vcl import __version__
 from vcl.errors import NonFiniteError
@@ -343,7 +343,7 @@ def test_ctrl_c_keeps_what_was_finished(
     rows = [Row("vcl", 0, 1, 1, "accuracy", 0.5)]
 
     def interrupted(*_: object) -> Iterator[Done]:
-        yield Done("vcl", "0/1", 1, 2, 1.0, rows)
+        yield Done("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "run_method", interrupted)

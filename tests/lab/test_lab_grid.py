@@ -91,7 +91,7 @@ def test_the_paper_grids_hold_the_lambdas_that_the_paper_chose() -> None:
             for name, lams in made.grid.items():
                 seen += 1
                 assert each.own["paper"][name]["lam"] in lams
-    assert seen == 6
+    assert seen == 12  # Permuted MNIST, Split MNIST and both sizes of notMNIST
 
 
 # The settings of each method.

@@ -110,3 +110,14 @@ def test_names_on_the_lists_are_unique() -> None:
 def test_seeds_given_twice_are_refused() -> None:
     with pytest.raises(VclError, match="both --seeds and --set seeds"):
         make_plan("split-digits", "vcl", "smoke", 2, "cpu", ["seeds=5"])
+
+
+@pytest.mark.parametrize("name", ["vcl-restart", "vcl-restart-random"])
+def test_a_restarted_vcl_begins_every_fit_anew_and_cools_to_its_end(name: str) -> None:
+    made = make_plan("permuted-mnist", name, "paper", None, "cpu")
+    method = made.build(made.methods[0])
+    for project in (method.project, method.refit):
+        assert project.start == "restart"
+        assert project.ascent.schedule == "cosine"
+        assert (project.draws, project.ascent.lr, project.estimator) == (4, 5e-3, "weights")
+    assert (method.project.ascent.epochs, method.project.ascent.batch) == (150, 1024)

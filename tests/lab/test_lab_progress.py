@@ -3,7 +3,7 @@ from __future__ import annotations
 from io import StringIO
 
 import torch
-from lab_made import triangle_rows
+from lab_made import NOWHERE, triangle_rows
 from rich.console import Console
 
 from vcl.lab.progress import Watch, summary_line, watching
@@ -15,7 +15,7 @@ def done(number: int, tasks: int = 4, seconds: float = 1.0, seeds: int = 2) -> D
     """Accuracy 0.9 - seed / 10 on every task so far."""
     values = {seed: [[0.9 - seed / 10] * n for n in range(1, number + 1)] for seed in range(seeds)}
     rows = [row for row in triangle_rows("vcl", values) if row.after == number]
-    return Done("vcl", f"task {number}!", number, tasks, seconds, rows)
+    return Done("vcl", f"task {number}!", number, tasks, seconds, rows, NOWHERE)
 
 
 def test_summary_line() -> None:
@@ -32,7 +32,7 @@ def test_the_summary_line_of_a_grid_is_that_of_its_best() -> None:
         for name, values in (("ewc lambda=1", [0.7, 0.9]), ("ewc lambda=10", [0.8, 0.9]), ("ewc lambda=100", [0.2, 1]))
         for row in triangle_rows(name, {seed: [[value]] for seed, value in enumerate(values)})
     ]
-    assert summary_line(Done("ewc", "0/1", 1, 2, 1.0, rows)) == (
+    assert summary_line(Done("ewc", "0/1", 1, 2, 1.0, rows, NOWHERE)) == (
         "ewc: task 1 of 2 (0/1) in 1.0 s, average accuracy so far 85.0 ± 5.0 % with ewc lambda=10, the best of 3"
     )
 

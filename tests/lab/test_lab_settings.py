@@ -131,3 +131,10 @@ def test_numbers_are_above_zero(name: str, value: str) -> None:
 def test_there_is_at_least_one_hidden_layer_of_one_unit(hidden: tuple[int, ...]) -> None:
     with pytest.raises(VclError, match=re.escape(f"hidden is {hidden}; give at least one layer")):
         check(replace(BASE, hidden=hidden))
+
+
+@pytest.mark.parametrize("order", ["0,1", "0,1,1", "1,2,3"])
+def test_an_order_names_every_task_once(order: str) -> None:
+    with pytest.raises(VclError, match=r"order is .*; name each of 0,1,2 once"):
+        override(BASE, [f"order={order}"])
+    assert override(BASE, ["order=2,0,1"]).order == (2, 0, 1)

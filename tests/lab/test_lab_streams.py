@@ -10,7 +10,17 @@ from lab_made import images
 from vcl.data import Source
 from vcl.errors import VclError
 from vcl.lab.datasets import Dataset
-from vcl.lab.streams import SHARED, Arrays, UserTask, arrays, from_arrays, one_class_each, permuted, split
+from vcl.lab.streams import (
+    SHARED,
+    Arrays,
+    UserTask,
+    arrays,
+    from_arrays,
+    one_class_each,
+    permuted,
+    reordered,
+    split,
+)
 from vcl.rng import Rng
 
 BASE = images()
@@ -219,3 +229,12 @@ def test_arrays_move_between_devices_as_a_whole() -> None:
     assert isinstance(moved, Arrays)
     assert {part.device.type for part in moved[:4]} == {"meta"}
     assert moved.classes == BASE.classes
+
+
+def test_tasks_come_in_the_order_asked_for_and_are_otherwise_the_same() -> None:
+    stream = split(BASE, [(0, 1), (2, 3), (4, 5)], 2)
+    turned = reordered(stream, (2, 0, 1))
+    assert [task.name for task in turned] == [stream.make(number).name for number in (2, 0, 1)]
+    assert turned.size == 3
+    assert torch.equal(turned.make(0).train.x, stream.make(2).train.x)
+    assert reordered(stream, ()) is stream

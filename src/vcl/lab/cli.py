@@ -9,7 +9,7 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import data, list_names, run, sweep
+from vcl.lab.commands import data, list_names, paper, run, sweep
 
 app = typer.Typer(
     name="vcl",
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
+app.command("paper")(paper.paper)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
 

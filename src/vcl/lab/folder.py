@@ -69,17 +69,22 @@ class RunFolder:
 
 def write_atomic(path: Path, text: str) -> None:
     """Write ``text`` so that a reader, or a crash, finds the old file or the new one and nothing between."""
+    write_atomic_bytes(path, text.encode())
+
+
+def write_atomic_bytes(path: Path, content: bytes) -> None:
+    """The same for bytes."""
     try:
-        _write(path, text)
+        _write(path, content)
     except OSError as error:
         raise _refused(path.parent, error) from error
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)

@@ -67,6 +67,14 @@ def vcl(s: Settings, choose: CoresetRule, predictive: Predictive | None = None) 
     return Method(variational(s, ascent(s)), choose, refit, predictive or s.predictive)
 
 
+def restarted(s: Settings, choose: CoresetRule) -> Method[Any]:
+    """VCL whose every fit begins at small random means, with q_{t-1} as the prior only, and cools to its end.
+
+    A constant rate leaves each fit noisy where it stops, and what is noise then is prior for all tasks to come.
+    """
+    return vcl(replace(s, start="restart", schedule="cosine"), choose)
+
+
 def batch_vi(s: Settings) -> Method[Any]:
     """All data so far in one joint fit, with the settings of a task's fit: the upper bound."""
     project = variational(s, ascent(s))
@@ -96,6 +104,12 @@ METHODS: tuple[MethodEntry, ...] = (
         "VCL + random coreset of a fixed total size (that of one task), old points leave",
         lambda s: vcl(s, Budget(s.coreset), "joint"),
     ),
+    MethodEntry(
+        "vcl-restart",
+        "VCL, each task's fit begun anew and its rate taken to 0: the best without memory",
+        lambda s: restarted(s, Nothing()),
+    ),
+    MethodEntry("vcl-restart-random", "the same + random coreset", lambda s: restarted(s, RandomK(s.coreset))),
     MethodEntry("random-only", "the random coreset alone", lambda s: vcl(s, Only(RandomK(s.coreset)))),
     MethodEntry("kcenter-only", "the K-center coreset alone", lambda s: vcl(s, Only(KCenter(s.coreset)))),
     MethodEntry("batch-vi", "all data so far at once, an upper bound", batch_vi),

@@ -37,20 +37,32 @@ class Summary(NamedTuple):
 LAMBDA = " lambda="
 
 
-def label(method: str, lam: float) -> str:
-    """What the rows of a method at one lambda of a grid are called.
+def label(method: str, value: float, key: str = "lambda") -> str:
+    """What the rows of a method at one lambda of a grid, or one value of another setting, are called.
 
     >>> label("ewc", 100.0), split_label("ewc lambda=100"), split_label("ewc")
     ('ewc lambda=100', ('ewc', 100.0), ('ewc', None))
+    >>> label("vcl-random", 400, "coreset"), split_label("vcl-random coreset=400", "coreset")
+    ('vcl-random coreset=400', ('vcl-random', 400.0))
     """
-    short = f"{lam:g}"
-    return f"{method}{LAMBDA}{short if float(short) == lam else lam}"  # two lambdas never share a name
+    short = f"{value:g}"
+    return f"{method} {key}={short if float(short) == value else value}"  # two values never share a name
 
 
-def split_label(name: str) -> tuple[str, float | None]:
-    """The inverse of :func:`label`; None where there is no lambda in it."""
-    method, found, lam = name.partition(LAMBDA)
-    return method, float(lam) if found else None
+def split_label(name: str, key: str = "lambda") -> tuple[str, float | None]:
+    """The inverse of :func:`label`; None where the key is not in it. What stands behind the value stays in the name.
+
+    >>> split_label("vcl-random coreset=400 (local)", "coreset")
+    ('vcl-random (local)', 400.0)
+    """
+    method, found, rest = name.partition(f" {key}=")
+    value, space, more = rest.partition(" ")
+    return method + space + more, float(value) if found else None
+
+
+def shown(name: str) -> str:
+    """A label as figures show it: λ for lambda."""
+    return name.replace(LAMBDA, " λ=")
 
 
 def to_csv(rows: Iterable[Row]) -> str:

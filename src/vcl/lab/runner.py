@@ -41,6 +41,8 @@ class Done(NamedTuple):
     tasks: int
     seconds: float
     rows: list[Row]
+    state: State[Any]
+    """All that is needed to go on from here."""
 
 
 def network(s: Settings, shape: tuple[int, ...]) -> Network:
@@ -48,23 +50,29 @@ def network(s: Settings, shape: tuple[int, ...]) -> Network:
     return Network(mlp(prod(shape), s.hidden), s.hidden[-1], Categorical(), s.prior_var)
 
 
-def run_method(plan: Plan, entry: MethodEntry, data: Arrays, report: Report = silent) -> Iterator[Done]:
-    """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one."""
+def run_method(
+    plan: Plan, entry: MethodEntry, data: Arrays, report: Report = silent, state: State[Any] | None = None
+) -> Iterator[Done]:
+    """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one.
+
+    ``state`` is where an earlier run stopped; its tasks are not learned again, and the end is the same, bit for bit.
+    """
     settings, runs = plan.settings_of(entry), plan.runs(entry)
     rng = Rng(tuple(run.seed for run in runs))
     stream = plan.experiment.stream(data.to(plan.device), settings, rng)
     model = network(settings, stream.shape)
     method = plan.build(entry)
-    state: State[Any] = initial(model, method, len(runs), plan.device)
-    met: list[Task] = []
-    began = perf_counter()
-    for task in stream:
-        (state,) = learn(state, [task], model, method, rng, report)
-        met.append(task._replace(train=task.train.empty()))  # only the test data of old tasks is kept
-        rows = evaluate(plan, entry, model, state, met, rng)
-        now = perf_counter()
-        yield Done(entry.name, task.name, state.t, stream.size, now - began, rows)
+    if state is None:
+        state = initial(model, method, len(runs), plan.device)
+    # Only the test data of old tasks is kept.
+    met = [task._replace(train=task.train.empty()) for task in map(stream.make, range(state.t))]
+    for number in range(state.t, stream.size):
         began = perf_counter()
+        task = stream.make(number)
+        (state,) = learn(state, [task], model, method, rng, report)
+        met.append(task._replace(train=task.train.empty()))
+        rows = evaluate(plan, entry, model, state, met, rng)
+        yield Done(entry.name, task.name, state.t, stream.size, perf_counter() - began, rows, state)
 
 
 def evaluate(plan: Plan, entry: MethodEntry, model: Network, state: State[Any], met: list[Task], rng: Rng) -> list[Row]:

@@ -30,6 +30,8 @@ class Settings:
     coreset_batch: int | None
     heads: Literal["multi", "single"] = "multi"
     """A head for each task, or one for all."""
+    order: tuple[int, ...] = ()
+    """The order in which tasks come, by their numbers from 0; none is the given one."""
     predictive: Literal["joint", "per-head"] = "joint"
     lr: float = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
@@ -113,6 +115,9 @@ def check(settings: Settings) -> None:
         raise VclError(f"particles is {settings.particles}; give at least 2.")
     if not 0 <= settings.lam < inf:
         raise VclError(f"lambda is {settings.lam}; give a number from 0 (which forgets) up.")
+    if settings.order and sorted(settings.order) != list(range(settings.tasks)):
+        wanted = ",".join(str(number) for number in range(settings.tasks))
+        raise VclError(f"order is {settings.order}; name each of {wanted} once, in the order that you want.")
     if not settings.hidden or min(settings.hidden) < 1:
         raise VclError(f"hidden is {settings.hidden}; give at least one layer of at least 1 unit, such as 100,100.")
 

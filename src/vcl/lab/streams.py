@@ -113,6 +113,11 @@ def split(
     return Stream(len(groups), tuple(data.train_x.shape[1:]), make)
 
 
+def reordered(stream: Stream, order: Sequence[int]) -> Stream:
+    """The same tasks in another order (by their numbers from 0); none leaves them as they are."""
+    return Stream(stream.size, stream.shape, lambda number: stream.make(order[number])) if order else stream
+
+
 def one_class_each(data: Arrays, runs: int, limit: int | None = None, test_limit: int | None = None) -> Stream:
     """One class per task, over one head."""
     groups = [(c,) for c in range(len(data.classes))]

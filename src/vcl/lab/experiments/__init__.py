@@ -5,11 +5,19 @@ from vcl.lab.experiments.digits import PERMUTED_DIGITS, SPLIT_DIGITS
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.experiments.permuted_mnist import PERMUTED_MNIST
 from vcl.lab.experiments.split_mnist import SPLIT_MNIST
+from vcl.lab.experiments.split_notmnist import SPLIT_NOTMNIST, SPLIT_NOTMNIST_LARGE
 
 __all__ = ["EXPERIMENTS", "Experiment", "experiment"]
 
 # A new experiment is an Experiment in a file of its own and its name here.
-EXPERIMENTS: tuple[Experiment, ...] = (PERMUTED_MNIST, SPLIT_MNIST, PERMUTED_DIGITS, SPLIT_DIGITS)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    PERMUTED_MNIST,
+    SPLIT_MNIST,
+    SPLIT_NOTMNIST,
+    SPLIT_NOTMNIST_LARGE,
+    PERMUTED_DIGITS,
+    SPLIT_DIGITS,
+)
 
 
 def experiment(name: str) -> Experiment:

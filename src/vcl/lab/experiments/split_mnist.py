@@ -1,12 +1,13 @@
 """Split MNIST (section 6.1, figure 4; appendix B)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from vcl.errors import VclError
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.settings import Settings
-from vcl.lab.streams import Arrays, Stream, split
+from vcl.lab.streams import Arrays, Stream, reordered, split
 from vcl.rng import Rng
 
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
@@ -37,9 +38,15 @@ BASELINES: dict[str, dict[str, Any]] = {
 
 def stream(data: Arrays, s: Settings, rng: Rng) -> Stream:
     """0/1, 2/3, 4/5, 6/7, 8/9, each with a head of its own, or all with one over ten classes."""
-    if s.tasks > len(PAIRS):
-        raise VclError(f"tasks is {s.tasks}; ten classes make at most {len(PAIRS)} pairs.")
-    return split(data, PAIRS[: s.tasks], len(rng.seeds), s.heads == "single", s.train_limit, s.test_limit)
+    return pairs(data, PAIRS, s, rng)
+
+
+def pairs(data: Arrays, groups: Sequence[tuple[int, int]], s: Settings, rng: Rng) -> Stream:
+    """Tasks of two classes each, in the order of the settings."""
+    if s.tasks > len(groups):
+        raise VclError(f"tasks is {s.tasks}; ten classes make at most {len(groups)} pairs.")
+    made = split(data, groups[: s.tasks], len(rng.seeds), s.heads == "single", s.train_limit, s.test_limit)
+    return reordered(made, s.order)
 
 
 SPLIT_MNIST = Experiment(

@@ -4,67 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
+import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from vcl.lab.figures.style import colour, line, mark, save
-from vcl.lab.results import LAMBDA, Row, matrix, methods
-from vcl.metrics import average_accuracy
+from vcl.lab.figures.curves import FAR, by_method, curve, dashes, frame, last, legend, limits, look
+from vcl.lab.figures.style import save
+from vcl.lab.results import Row, shown
 
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
-    """One line per method with a band of one standard error over seeds, and the paper's final values as dashes."""
-    crowded = len(methods(rows)) > 2  # then the legend stands beside the lines, not among them
-    figure = Figure(figsize=(6.4 if crowded else 5.0, 3.4), layout="constrained")
-    axes = figure.add_subplot()
-    last = 1
-    for position, method in enumerate(methods(rows)):
-        values = 100 * average_accuracy(matrix(rows, method))
-        tasks = range(1, values.shape[1] + 1)
-        last = max(last, len(tasks))
-        mean = values.mean(0)
-        shade = colour(position)
-        axes.plot(
-            tasks,
-            mean.tolist(),
-            label=method.replace(LAMBDA, " λ="),
-            markersize=4.5,
-            linewidth=1.6,
-            linestyle=line(position),
-            color=shade,
-            marker=mark(position),
-        )
-        if values.shape[0] > 1:
-            error = values.std(0) / values.shape[0] ** 0.5
-            axes.fill_between(
-                tasks,
-                (mean - error).tolist(),
-                (mean + error).tolist(),
-                color=shade,
-                alpha=0.2,
-                linewidth=0,
-            )
-        if method in paper:
-            end = len(tasks)
-            axes.plot(
-                [end - 0.12, end + 0.3],
-                [paper[method]] * 2,
-                color=shade,
-                linestyle="--",
-                linewidth=1.2,
-            )
-    if any(method in paper for method in methods(rows)):
-        axes.plot([], [], color="grey", linestyle="--", linewidth=1.2, label="paper, last task")
-    axes.set_xlim(0.9, last + 0.35)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("tasks learned")
-    axes.set_ylabel("average accuracy (%)")
-    axes.set_title(title, fontsize=10)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if crowded:
-        figure.legend(fontsize=8, frameon=False, loc="outside right center")
+    """One line per method with a band of one standard error over seeds, and the paper's final values as dashes.
+
+    Where a method or a value of the paper ends far below the others, a second panel is zoomed to those others.
+    """
+    return save(picture(rows, title, paper), path)
+
+
+def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float]) -> Figure:
+    """The figure that :func:`draw` saves: one panel, or the whole range above and the zoomed below."""
+    averages = by_method(rows)
+    names = list(averages)
+    tasks = max((values.shape[1] for values in averages.values()), default=1)
+    ends = {name: last(values) for name, values in averages.items()}
+    marks = {name: value for name, value in paper.items() if name in names}
+    crowded = len(names) > 2  # then the legend stands beside the lines, not among them
+
+    floor = median(ends.values()) - FAR if ends else 0.0
+    low = [name for name in names if ends[name] < floor]
+    below = [shown(name) for name in low] + [f"{shown(name)} (paper)" for name in marks if marks[name] < floor]
+
+    figure = Figure(figsize=(6.4 if crowded else 5.0, 5.0 if below else 3.4), layout="constrained")
+    ratios = [1, 2] if below else [1]
+    panels: list[Axes] = list(figure.subplots(len(ratios), 1, sharex=True, squeeze=False, height_ratios=ratios)[:, 0])
+    for axes in panels:
+        for position, name in enumerate(names):
+            curve(axes, averages[name], shown(name), look(position), 4.5 if len(names) < 8 else 3.5)
+        frame(axes, tasks)
+        dashes(axes, tasks, [(marks[name], look(names.index(name))) for name in names if name in marks])
+    panels[0].set_title(title, fontsize=10)
+    panels[-1].set_xlabel("tasks learned")
+    if below:
+        close = [averages[name] for name in names if name not in low]
+        span = limits([*close, torch.tensor([value for value in marks.values() if value >= floor])])
+        panels[-1].set_ylim(span)
+        panels[0].axhspan(*span, color="grey", alpha=0.12, linewidth=0)
+        more = f" and {len(below) - 3} more" if len(below) > 3 else ""
+        note = f"zoomed to the grey range above; below it: {', '.join(below[:3])}{more}"
+        panels[-1].set_title(note, loc="left", fontsize=7)
+        figure.supylabel("average accuracy (%)", fontsize=10)
     else:
-        axes.legend(fontsize=8, frameon=False)
-    return save(figure, path)
+        panels[0].set_ylabel("average accuracy (%)")
+
+    handles = legend(panels[-1].lines[: len(names)], list(ends.values()), bool(marks))
+    if crowded:
+        figure.legend(handles=handles, fontsize=8, frameon=False, loc="outside right center")
+    else:
+        panels[-1].legend(handles=handles, fontsize=8, frameon=False)
+    return figure

@@ -1,0 +1,57 @@
+"""`vcl paper`: the paper's figures and numbers, ours beside theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def paper(
+    items: Annotated[list[str], typer.Argument(help="`list`, `all`, or one or more items, such as fig2 fig4.")],
+    preset: Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or smoke (seconds).")] = "quick",
+    seeds: Annotated[int | None, typer.Option(help="Seeds 0 to N-1, stacked; the preset's number if left out.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Where results are kept; runs/paper-PRESET if left out.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
+) -> None:
+    """Run what the paper ran and show ours beside theirs. What is finished is kept and never computed again."""
+    import sys
+
+    from rich.console import Console
+
+    from vcl.errors import VclError, unknown
+    from vcl.lab.paper.items import ITEMS, item
+    from vcl.lab.paper.reproduce import Reproduction
+    from vcl.lab.plan import choose_device
+    from vcl.lab.session import command
+    from vcl.lab.settings import PRESETS
+
+    console = Console()
+    if items == ["list"]:
+        list_items(console)
+        return
+    chosen = ITEMS if items == ["all"] else tuple(item(name) for name in dict.fromkeys(items))
+    known = next((known for known in PRESETS if known == preset), None)
+    if known is None:
+        raise unknown("preset", preset, PRESETS)
+    if seeds is not None and seeds < 1:
+        raise VclError(f"--seeds is {seeds}; give at least 1.")
+    where = out or Path("runs") / f"paper-{known}"
+    Reproduction(known, seeds, choose_device(device), data, where, command(sys.argv[1:]), console).run(chosen)
+
+
+def list_items(console: object) -> None:
+    """Every item: its name, what it is, and where it is in the paper."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from vcl.lab.paper.items import ITEMS
+
+    assert isinstance(console, Console)
+    table = Table("item", "what", "where")
+    table.columns[0].no_wrap = True
+    for entry in ITEMS:
+        table.add_row(entry.name, entry.about, entry.place)
+    console.print(table)

@@ -1,0 +1,100 @@
+"""Average accuracy after the last task, one line per label: comparisons of estimators, orders, settings and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from vcl.lab.figures.curves import by_method, over_seeds
+from vcl.lab.figures.style import colour, save
+from vcl.lab.results import Row, shown
+
+Values = Mapping[str, float]
+
+OTHERS = "others"
+"""The group of the labels that no group names."""
+
+
+def draw(
+    rows: Sequence[Row],
+    title: str,
+    paper: Values,
+    path: Path,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    references: Mapping[str, Values] | None = None,
+) -> list[Path]:
+    """Per label the mean with a bar of one standard error, its seeds as faint dots below, other values as ticks.
+
+    ``groups`` maps the title of a group to its labels; labels that no group names stand behind them. ``references``
+    maps what the legend says to values in % by label; ``paper`` is the first of them.
+    """
+    return save(picture(rows, title, paper, groups, references), path)
+
+
+def picture(
+    rows: Sequence[Row],
+    title: str,
+    paper: Values,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    references: Mapping[str, Values] | None = None,
+) -> Figure:
+    """The figure that :func:`draw` saves."""
+    averages = by_method(rows)
+    tasks = max((values.shape[1] for values in averages.values()), default=0)
+    lines = _lines(list(averages), groups or {})
+    places = {at: name for at, (name, is_title) in enumerate(lines) if not is_title}
+
+    figure = Figure(figsize=(6.4, 1.2 + 0.24 * len(lines)), layout="constrained")
+    axes = figure.add_subplot()
+    for at, name in places.items():
+        if name in averages:
+            ends = averages[name][:, -1]
+            mean, error = (float(each) for each in over_seeds(ends))
+            below = [at + 0.3] * len(ends)
+            axes.plot(ends.tolist(), below, "o", color=colour(0), alpha=0.35, markersize=3, markeredgewidth=0)
+            bar = 0.0 if isnan(error) else error
+            axes.errorbar(mean, at, xerr=bar, fmt="o", color=colour(0), markersize=5, capsize=2.5, linewidth=1.5)
+            text = f"{mean:.2f}" if isnan(error) else f"{mean:.2f} ± {error:.2f}"
+            axes.text(1.01, at, text, transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+    for number, (what, values) in enumerate({"paper": paper, **(references or {})}.items()):
+        marks = [(values[name], at) for at, name in places.items() if name in values]
+        if marks:
+            xs, ys = zip(*marks, strict=True)
+            shade = ("#000000", colour(1), colour(2), colour(3))[number % 4]
+            axes.plot(xs, ys, "|", color=shade, markersize=11, markeredgewidth=1.8, label=what)
+
+    texts = [name if is_title else _text(name, averages.get(name), tasks) for name, is_title in lines]
+    axes.set_yticks(range(len(lines)), texts, fontsize=8)
+    for tick, (_, is_title) in zip(axes.get_yticklabels(), lines, strict=True):
+        tick.set_fontweight("bold" if is_title else "normal")
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(lines) - 0.4, -0.6)  # the first at the top
+    axes.set_xlabel(f"average accuracy after {tasks} tasks (%)")
+    axes.set_title(title, fontsize=10)
+    axes.grid(axis="x", alpha=0.25)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(fontsize=7, frameon=False, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _lines(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[tuple[str, bool]]:
+    """(text, whether it is the title of a group), from the top."""
+    grouped = {name for some in groups.values() for name in some}
+    rest = [name for name in names if name not in grouped]
+    if not groups:
+        return [(name, False) for name in rest]
+    every = [*groups.items(), *([(OTHERS, rest)] if rest else [])]
+    return [line for title, some in every for line in [(title, True), *((name, False) for name in some)]]
+
+
+def _text(name: str, values: Tensor | None, tasks: int) -> str:
+    """The label, and how far it has come if not to the end."""
+    known = 0 if values is None else values.shape[1]
+    if known == tasks:
+        return shown(name)
+    return f"{shown(name)} ({f'after {known} tasks' if known else 'no rows yet'})"

@@ -1,0 +1,1 @@
+"""`vcl paper`: what the paper ran, ours beside theirs. One file per kind of thing: items, parts, numbers, table."""

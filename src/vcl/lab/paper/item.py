@@ -1,0 +1,95 @@
+"""What an item of `vcl paper` is: the parts that it needs, which of their rows it shows, and its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from vcl.lab.paper.store import Loaded
+from vcl.lab.results import Row, Summary, matrix, methods, split_label
+from vcl.lab.settings import Preset
+from vcl.metrics import average_accuracy
+
+
+class Request(NamedTuple):
+    """One part: a method of an experiment with changed settings, perhaps a grid of lambdas, under a label."""
+
+    experiment: str
+    method: str
+    changes: tuple[str, ...] = ()
+    grid: str | None = None
+    label: str | None = None
+    """What its rows are called in this item; the method's name if left out."""
+    seeds: int | None = None
+    """Fewer seeds than the preset has, where a part is dear."""
+
+
+class Context(NamedTuple):
+    """What the parts of an item may depend on."""
+
+    preset: Preset
+    load: Callable[[str], Loaded]
+    """The data of an experiment, by the experiment's name."""
+
+
+class Shown(NamedTuple):
+    """What a figure needs beside its rows."""
+
+    title: str
+    paper: Mapping[str, float]
+    path: Path
+    tasks: Callable[[], list[str]]
+    """The names of the tasks, made when asked for."""
+
+
+class StreamItem(NamedTuple):
+    """An item made of streams of tasks."""
+
+    name: str
+    about: str
+    place: str
+    requests: Callable[[Context], list[Request]]
+    arrange: Callable[[Sequence[Row]], list[Row]]
+    """The rows that the table and the figure show, out of those of all parts."""
+    draw: Callable[[Sequence[Row], Shown], list[Path]]
+
+
+class TableItem(NamedTuple):
+    """An item that computes a table of its own."""
+
+    name: str
+    about: str
+    place: str
+    settings: Mapping[Preset, Mapping[str, Any]]
+    compute: Callable[[Mapping[str, Any], torch.device], str]
+    measures: Callable[[Sequence[Mapping[str, str]]], dict[str, Summary]]
+    by_seed: Callable[[Sequence[Mapping[str, str]]], dict[str, dict[int, float]]]
+    """The same numbers seed by seed, for the claims."""
+    draw: Callable[[Sequence[Mapping[str, str]], Path], list[Path]]
+
+
+Item = StreamItem | TableItem
+
+
+def everything(rows: Sequence[Row]) -> list[Row]:
+    """All rows."""
+    return list(rows)
+
+
+def best_of_grids(rows: Sequence[Row]) -> list[Row]:
+    """Of every method with a grid the lambda that ends best on the test set (the paper's practice); all other rows."""
+    names = methods(rows)
+    best: dict[str, str] = {}
+    for name in names:
+        method, lam = split_label(name)
+        if lam is not None and (method not in best or _end(rows, name) > _end(rows, best[method])):
+            best[method] = name
+    kept = [name for name in names if split_label(name)[1] is None or name in best.values()]
+    return [row for row in rows if row.method in kept]
+
+
+def _end(rows: Sequence[Row], name: str) -> float:
+    return float(average_accuracy(matrix(rows, name))[:, -1].mean())

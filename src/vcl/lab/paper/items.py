@@ -1,0 +1,261 @@
+"""The items of `vcl paper`, in the order of the paper; those beyond it at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vcl.errors import unknown
+from vcl.lab.experiments import experiment
+from vcl.lab.figures import average_accuracy, coreset_sizes, lambda_grid, per_task, variants
+from vcl.lab.figures import linear_memory as linear_memory_figure
+from vcl.lab.figures import toy2d as toy2d_figure
+from vcl.lab.paper import linear_memory, toy2d
+from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem, best_of_grids, everything
+from vcl.lab.results import Row, label, methods
+from vcl.lab.settings import Preset
+from vcl.lab.streams import Arrays
+from vcl.rng import Rng
+
+VCL = ("vcl", "vcl-random", "vcl-kcenter", "random-only", "kcenter-only")
+TUNED = ("ewc", "si", "lp")
+PAPER_GRID = "lambda=paper"
+
+
+def comparison(name: str, *more: str) -> list[Request]:
+    """VCL with and without coresets, coresets alone, and the tuned baselines."""
+    plain = [Request(name, method) for method in (*VCL, *more)]
+    return plain + [Request(name, method, grid=PAPER_GRID) for method in TUNED]
+
+
+def draw_average(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """Figure 2."""
+    return average_accuracy.draw(rows, shown.title, shown.paper, shown.path)
+
+
+def draw_per_task(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """Figures 4 and 5."""
+    return per_task.draw(rows, shown.title, shown.paper, shown.path, shown.tasks())
+
+
+def draw_lambda(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """The appendix figures on tuning."""
+    return lambda_grid.draw(rows, shown.title, shown.paper, shown.path)
+
+
+SIZES: Mapping[Preset, tuple[int, ...]] = {
+    "paper": (200, 400, 1000, 2500, 5000),
+    "quick": (200, 400, 1000),
+    "smoke": (10, 20),
+}
+
+
+def sizes(context: Context) -> list[Request]:
+    """Figure 3: VCL + random coresets of growing size, and those coresets alone."""
+    made = [Request("permuted-mnist", "vcl")]
+    for size in SIZES[context.preset]:
+        for method in ("vcl-random", "random-only"):
+            named = label(method, size, "coreset")
+            made.append(Request("permuted-mnist", method, (f"coreset={size}",), label=named))
+    return made
+
+
+def draw_sizes(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """Figure 3."""
+    return coreset_sizes.draw(rows, shown.title, shown.paper, shown.path)
+
+
+def lambdas(name: str, single_head: bool) -> list[Request]:
+    """The paper's grids; on the split tasks EWC and SI with a single head too."""
+    made = [Request(name, method, grid=PAPER_GRID) for method in TUNED]
+    if single_head:
+        for method in ("ewc", "si"):
+            made.append(Request(name, method, ("heads=single",), PAPER_GRID, f"{method} single-head"))
+    return made
+
+
+INIT_VARS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+ESTIMATORS = ("weights", "local")
+SCHEDULES = ("constant", "cosine")
+
+
+def estimators(context: Context) -> list[Request]:
+    """How the lower bound is estimated and climbed (Permuted), and how the variance begins (Split)."""
+    few = 3 if context.preset == "paper" else None
+    made = [
+        Request("permuted-mnist", "vcl", (f"estimator={how}", f"schedule={rate}"), None, f"{how}, {rate} rate", few)
+        for how in ESTIMATORS
+        for rate in SCHEDULES
+    ]
+    made += [
+        Request("permuted-mnist", "vcl-restart", (f"estimator={how}",), None, f"vcl-restart, {how}", few)
+        for how in ESTIMATORS
+    ]
+    made.append(Request("permuted-mnist", "vcl-restart-random", (), None, "vcl-restart + random coreset", few))
+    made += [
+        Request("split-mnist", "vcl", (f"estimator={how}", f"init_var={var:g}"), None, f"{how}, init_var={var:g}")
+        for how in ESTIMATORS
+        for var in INIT_VARS
+    ]
+    return made
+
+
+def draw_estimators(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """One dot a variant, Permuted above Split."""
+    named = methods(rows)
+    split = [name for name in named if "init_var" in name]
+    groups = {"Permuted MNIST": [name for name in named if name not in split], "Split MNIST": split}
+    return variants.draw(rows, shown.title, shown.paper, shown.path, groups=groups)
+
+
+RANDOM_ORDERS = 3
+
+
+def task_means(data: Arrays, groups: Sequence[Sequence[int]]) -> Tensor:
+    """The mean picture of each task, flattened."""
+    flat = data.train_x.flatten(1).double()
+    return torch.stack([flat[torch.isin(data.train_y, torch.tensor(list(group)))].mean(0) for group in groups])
+
+
+def adversarial(means: Tensor) -> list[int]:
+    """From the first task always on to the one, of those left, whose mean picture is farthest from the present one's.
+
+    The paper's "adversarial ordering": each task is as different from the one before as can be.
+    """
+    order, left = [0], set(range(1, len(means)))
+    while left:
+        here = order[-1]
+        order.append(max(sorted(left), key=lambda task: float((means[task] - means[here]).norm())))
+        left.remove(order[-1])
+    return order
+
+
+def orders(context: Context) -> list[Request]:
+    """Split MNIST in the given order, in the adversarial one, and in some random ones."""
+    from vcl.lab.experiments.split_mnist import PAIRS
+
+    count = experiment("split-mnist").presets[context.preset].tasks
+    found = {
+        "given": list(range(count)),
+        "adversarial": adversarial(task_means(context.load("split-mnist").arrays, PAIRS[:count])),
+    }
+    for number in range(RANDOM_ORDERS):
+        (order,) = Rng((number,)).at("order").per_run(lambda g: torch.randperm(count, generator=g))
+        found[f"random {number + 1}"] = order.tolist()
+    return [
+        Request("split-mnist", method, (f"order={','.join(str(task) for task in order)}",), None, f"{method}, {name}")
+        for method in ("vcl", "mle")
+        for name, order in found.items()
+    ]
+
+
+def draw_variants(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """One dot a variant."""
+    return variants.draw(rows, shown.title, shown.paper, shown.path)
+
+
+ITEMS: tuple[Item, ...] = (
+    StreamItem(
+        "fig2",
+        "Permuted MNIST: average accuracy against tasks, all methods",
+        "section 6.1, figure 2",
+        lambda context: comparison("permuted-mnist"),
+        best_of_grids,
+        draw_average,
+    ),
+    StreamItem(
+        "fig3",
+        "Permuted MNIST: the size of the coreset",
+        "section 6.1, figure 3",
+        sizes,
+        everything,
+        draw_sizes,
+    ),
+    StreamItem(
+        "fig4",
+        "Split MNIST: accuracy on each task, all methods and batch VI",
+        "section 6.1, figure 4",
+        lambda context: comparison("split-mnist", "batch-vi"),
+        best_of_grids,
+        draw_per_task,
+    ),
+    StreamItem(
+        "fig5",
+        "Split notMNIST (the small set, where the paper had 400,000 images): accuracy on each task",
+        "section 6.1, figure 5",
+        lambda context: comparison("split-notmnist", "batch-vi"),
+        best_of_grids,
+        draw_per_task,
+    ),
+    StreamItem(
+        "lambda-permuted",
+        "Permuted MNIST: lambda of SI, EWC and LP",
+        "appendix A",
+        lambda context: lambdas("permuted-mnist", single_head=False),
+        everything,
+        draw_lambda,
+    ),
+    StreamItem(
+        "lambda-split",
+        "Split MNIST: lambda of SI, EWC and LP, multi-head and single-head",
+        "appendix B",
+        lambda context: lambdas("split-mnist", single_head=True),
+        everything,
+        draw_lambda,
+    ),
+    StreamItem(
+        "lambda-notmnist",
+        "Split notMNIST: lambda of SI, EWC and LP, multi-head and single-head",
+        "appendix C",
+        lambda context: lambdas("split-notmnist", single_head=True),
+        everything,
+        draw_lambda,
+    ),
+    TableItem(
+        "toy2d",
+        "two tasks of 2-D Gaussians: probability contours of VCL and EWC",
+        "appendix D",
+        toy2d.SETTINGS,
+        toy2d.compute,
+        toy2d.measures,
+        toy2d.by_seed,
+        toy2d_figure.draw,
+    ),
+    TableItem(
+        "linear-memory",
+        "the memory of linear regression for random patterns, with its theory",
+        "appendix F",
+        linear_memory.SETTINGS,
+        linear_memory.compute,
+        linear_memory.measures,
+        linear_memory.by_seed,
+        linear_memory_figure.draw,
+    ),
+    StreamItem(
+        "estimators",
+        "local or drawn weights, initial variance, starts and rates: what the text says and what the code did",
+        "beyond the paper",
+        estimators,
+        everything,
+        draw_estimators,
+    ),
+    StreamItem(
+        "ordering",
+        "Split MNIST with each task as different from the last as can be, against random orders",
+        "beyond the paper, which leaves it to future work (section 6.2)",
+        orders,
+        everything,
+        draw_variants,
+    ),
+)
+
+
+def item(name: str) -> Item:
+    """The item of this name."""
+    for entry in ITEMS:
+        if entry.name == name:
+            return entry
+    raise unknown("item", name, [entry.name for entry in ITEMS])

@@ -1,0 +1,187 @@
+"""Run items: compute the parts that are missing, draw the figure, and bring the table up to date."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from vcl.errors import VclError
+from vcl.lab.datasets import MissingData, load
+from vcl.lab.experiments import experiment
+from vcl.lab.folder import write_atomic
+from vcl.lab.paper import table
+from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
+from vcl.lab.paper.numbers import claims, numbers
+from vcl.lab.paper.store import Kept, Loaded, Store, digest
+from vcl.lab.plan import Plan, make_plan
+from vcl.lab.results import Row, Summary, methods, read_csv, summarise, to_csv
+from vcl.lab.settings import Preset
+from vcl.lab.streams import arrays
+from vcl.rng import Rng
+
+QUICK_SEEDS: Mapping[Preset, int | None] = {"paper": None, "quick": 2, "smoke": None}
+"""Where all items together would take too long with the preset's own number of seeds."""
+
+LINES, CLAIMS, DOCUMENT = "table.csv", "claims.csv", "table.md"
+
+
+@dataclass
+class Reproduction:
+    """One folder of results of one preset: parts, and for each item its rows and its figure."""
+
+    preset: Preset
+    seeds: int | None
+    device: torch.device
+    data: Path | None
+    out: Path
+    command: str
+    console: Console
+    loaded: dict[str, Loaded] = field(default_factory=dict)
+
+    def run(self, items: Sequence[Item]) -> None:
+        """Every item in turn; one whose data cannot be had is left out and named at the end."""
+        left_out = {}
+        for item in items:
+            self.console.print(f"{item.name}: {item.about}", highlight=False, soft_wrap=True, style="bold")
+            try:
+                self._item(item)
+            except MissingData as error:
+                left_out[item.name] = str(error)
+        self.console.print(f"The table is in {self.out / DOCUMENT}.", highlight=False, soft_wrap=True)
+        if left_out:
+            why = " ".join(dict.fromkeys(left_out.values()))
+            raise VclError(f"{', '.join(left_out)} could not be run: {why}")
+
+    def _item(self, item: Item) -> None:
+        store = Store(self.out / "parts", self.device, self.command, self.console)
+        folder = self.out / item.name
+        if isinstance(item, TableItem):
+            values, lines, figures = self._table_item(item, store, folder)
+        else:
+            values, lines, figures = self._stream_item(item, store, folder)
+        seen = [found for claim in claims(item.name) if (found := table.judge(claim, values)) is not None]
+        self._update(item.name, lines, seen)
+        for line in lines:
+            paper = f", paper {line.paper}: {line.verdict}" if line.paper else ""
+            self._say(f"  {line.what}: {table.plus_minus(line.ours, line.error)} ({line.seeds} seeds){paper}")
+        for one in seen:
+            self._say(f"  {one.claim}: {one.verdict} ({table.plus_minus(one.difference, one.error)} points)")
+        self._say(f"  figure {figures[0]}")
+
+    def _stream_item(
+        self, item: StreamItem, store: Store, folder: Path
+    ) -> tuple[dict[str, dict[int, float]], list[table.Line], list[Path]]:
+        requests = item.requests(Context(self.preset, self.data_of))
+        rows: list[Row] = []
+        seconds: dict[str, float] = {}
+        for request in requests:
+            kept = store.stream(self.plan_of(request), self.data_of(request.experiment))
+            found = relabelled(read_csv(kept.path), request)
+            rows += found
+            seconds |= dict.fromkeys(methods(found), kept.seconds)
+        rows = item.arrange(rows)
+        paper = numbers(item.name)
+        values = {name: table.ends(rows, name) for name in methods(rows)}
+        lines = [
+            table.line(item.name, name, _summary(ends), paper.get(table.base(name)), seconds[name])
+            for name, ends in values.items()
+        ]
+        marks = {name: paper[table.base(name)].value for name in values if table.base(name) in paper}
+        # In claims a method goes by its own name where only one of its lambdas is shown.
+        by_name = {table.base(name) for name in values}
+        if len(by_name) == len(values):
+            values |= {table.base(name): ends for name, ends in values.items()}
+        shown = Shown(self._title(item), marks, folder / item.name, self._task_names(requests[0]))
+        return values, lines, self._draw(folder, to_csv(rows), lambda: item.draw(rows, shown))
+
+    def _table_item(
+        self, item: TableItem, store: Store, folder: Path
+    ) -> tuple[dict[str, dict[int, float]], list[table.Line], list[Path]]:
+        settings = dict(item.settings[self.preset])
+        if self.seeds is not None:
+            settings["seeds"] = self.seeds
+        kept: Kept = store.table(item.name, settings, item.compute)
+        text = kept.path.read_text()
+        rows = list(csv.DictReader(text.splitlines()))
+        paper = numbers(item.name)
+        lines = [
+            table.line(item.name, name, ours, paper.get(name), kept.seconds)
+            for name, ours in item.measures(rows).items()
+        ]
+        figures = self._draw(folder, text, lambda: item.draw(rows, folder / item.name))
+        return item.by_seed(rows), lines, figures
+
+    def plan_of(self, request: Request) -> Plan:
+        """The plan of one part."""
+        seeds = self.seeds or request.seeds or QUICK_SEEDS[self.preset]
+        return make_plan(
+            request.experiment, request.method, self.preset, seeds, self.device.type, request.changes, request.grid
+        )
+
+    def data_of(self, name: str) -> Loaded:
+        """The data of an experiment, loaded once."""
+        dataset = experiment(name).dataset
+        if dataset not in self.loaded:
+            found = load(dataset, self.data, say=self._say)
+            made = arrays(found)
+            self.loaded[dataset] = Loaded(made, found.origin, digest(made))
+        return self.loaded[dataset]
+
+    def _task_names(self, request: Request) -> Callable[[], list[str]]:
+        def names() -> list[str]:
+            plan = self.plan_of(request)
+            data = self.data_of(request.experiment).arrays
+            return [task.name for task in plan.experiment.stream(data, plan.settings, Rng((0,)))]
+
+        return names
+
+    def _draw(self, folder: Path, rows: str, draw: Callable[[], list[Path]]) -> list[Path]:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VclError(
+                f"cannot make {folder} ({error.strerror}); give --out a folder that you may write."
+            ) from error
+        write_atomic(folder / "rows.csv", rows)
+        return draw()
+
+    def _update(self, name: str, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:
+        """Replace the lines of one item and keep those of all others."""
+        from vcl.lab.paper.items import ITEMS
+
+        order = {entry.name: place for place, entry in enumerate(ITEMS)}
+        others = [line for line in table.read_lines(self.out / LINES) if line.item != name]
+        known = [one for one in table.read_seen(self.out / CLAIMS) if one.item != name]
+        all_lines = sorted([*others, *lines], key=lambda line: order.get(line.item, len(order)))
+        all_seen = sorted([*known, *seen], key=lambda one: order.get(one.item, len(order)))
+        write_atomic(self.out / LINES, table.write(all_lines))
+        write_atomic(self.out / CLAIMS, table.write(all_seen))
+        note = (
+            ""
+            if self.preset == "paper"
+            else f"Preset {self.preset}: not the paper's settings, so verdicts say little.\n\n"
+        )
+        head = f"# The paper's items, ours beside theirs (preset {self.preset})\n\n{note}"
+        write_atomic(self.out / DOCUMENT, head + table.markdown(all_lines, all_seen))
+
+    def _title(self, item: StreamItem) -> str:
+        return item.about if self.preset == "paper" else f"{item.about} ({self.preset})"
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False, soft_wrap=True)
+
+
+def relabelled(rows: Sequence[Row], request: Request) -> list[Row]:
+    """Rows under the label of the request; what a grid puts behind the method's name stays."""
+    if request.label is None:
+        return list(rows)
+    return [row._replace(method=request.label + row.method.removeprefix(request.method)) for row in rows]
+
+
+def _summary(ends: Mapping[int, float]) -> Summary:
+    return summarise(torch.tensor(list(ends.values()), dtype=torch.float64))

@@ -1,0 +1,171 @@
+"""Parts: one method of one experiment with all its runs stacked, computed once, kept, and gone on with after a stop.
+
+A part is recognised by everything that its numbers depend on (and by nothing else): the data, the stream, the network,
+the method as it was built, how it predicts, and the runs. So a part that several figures share is computed once, and a
+changed setting computes anew only what it touches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+
+from vcl import __version__
+from vcl.checkpoint import from_bytes, to_bytes
+from vcl.errors import VclError
+from vcl.lab.estimate import check_methods
+from vcl.lab.folder import write_atomic, write_atomic_bytes
+from vcl.lab.plan import Plan
+from vcl.lab.progress import watching
+from vcl.lab.results import Row, read_csv, to_csv
+from vcl.lab.runner import run_method
+from vcl.lab.session import device_name
+from vcl.lab.streams import Arrays
+
+FORMAT = 1
+"""Raised when the same description would give other numbers."""
+
+PART, ROWS, TABLE, STATE = "part.json", "rows.csv", "table.csv", "state.safetensors"
+
+STREAM_SETTINGS = ("tasks", "heads", "order", "train_limit", "test_limit")
+NETWORK_SETTINGS = ("hidden", "prior_var")
+PREDICTION_SETTINGS = ("predict_draws", "predict_estimator")
+
+
+class Loaded(NamedTuple):
+    """A dataset as arrays, where it came from, and a digest of every byte of it."""
+
+    arrays: Arrays
+    origin: str
+    digest: str
+
+
+class Kept(NamedTuple):
+    """A finished part: its file of numbers, the seconds that it took, and whether it was computed just now."""
+
+    path: Path
+    seconds: float
+    new: bool
+
+
+def digest(data: Arrays) -> str:
+    """Of all examples and labels, so that results of different data never meet."""
+    made = blake2b(digest_size=8)
+    for part in data[:4]:
+        made.update(part.cpu().contiguous().numpy().data)
+    return made.hexdigest()
+
+
+def description(plan: Plan, data: Loaded) -> dict[str, Any]:
+    """Everything that the numbers of a plan with one method depend on."""
+    (entry,) = plan.methods
+    settings = vars(plan.settings_of(entry))
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "experiment": plan.experiment.name,
+        "data": data.digest,
+        "stream": {name: settings[name] for name in STREAM_SETTINGS},
+        "network": {name: settings[name] for name in NETWORK_SETTINGS},
+        "method": repr(plan.build(entry)),
+        "prediction": {name: settings[name] for name in PREDICTION_SETTINGS} if entry.draws else "the mean",
+        "runs": [[run.label, run.seed] for run in plan.runs(entry)],
+    }
+
+
+def identity(about: Mapping[str, Any]) -> str:
+    """A short name that no other description has."""
+    return blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+class Store:
+    """The parts under one folder."""
+
+    def __init__(self, root: Path, device: torch.device, command: str, console: Console) -> None:
+        self.root, self.device, self.command, self.console = root, device, command, console
+
+    def stream(self, plan: Plan, data: Loaded) -> Kept:
+        """The rows of a plan with one method: read, gone on with from the last finished task, or computed."""
+        (entry,) = plan.methods
+        about = description(plan, data)
+        folder = self._folder(f"{plan.experiment.name}-{entry.name}", about)
+        known = self._known(folder)
+        if known.get("finished"):
+            return Kept(folder / ROWS, known["seconds"], False)
+        check_methods(plan, data.arrays)
+        state, rows, seconds = None, list[Row](), 0.0
+        if (folder / STATE).exists() and known:
+            state = from_bytes((folder / STATE).read_bytes(), plan.device)
+            # Rows are written before the state, so there may be some of a task that the state does not have.
+            rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
+            seconds = known["seconds"]
+            self._say(f"{folder.name}: goes on after task {state.t}")
+        self._write(folder, about, seconds, finished=False)
+        with watching(self.console) as watch:
+            watch.begin(entry.name, plan.settings_of(entry).tasks)
+            for done in run_method(plan, entry, data.arrays, watch.epoch, state):
+                rows += done.rows
+                seconds += done.seconds
+                write_atomic(folder / ROWS, to_csv(rows))
+                write_atomic_bytes(folder / STATE, to_bytes(done.state))
+                self._write(folder, about, seconds, finished=False)
+                watch.task(done)
+        self._write(folder, about, seconds, finished=True)
+        (folder / STATE).unlink(missing_ok=True)
+        return Kept(folder / ROWS, seconds, True)
+
+    def table(self, name: str, settings: Mapping[str, Any], compute: Callable[..., str]) -> Kept:
+        """The table of an item that is no stream of tasks: read or computed, whole."""
+        about = {"format": FORMAT, "version": __version__, "name": name, "settings": dict(settings)}
+        folder = self._folder(name, about)
+        known = self._known(folder)
+        if known.get("finished"):
+            return Kept(folder / TABLE, known["seconds"], False)
+        self._write(folder, about, 0.0, finished=False)
+        began = perf_counter()
+        write_atomic(folder / TABLE, compute(settings, self.device))
+        seconds = perf_counter() - began
+        self._write(folder, about, seconds, finished=True)
+        self._say(f"{name} in {seconds:.1f} s")
+        return Kept(folder / TABLE, seconds, True)
+
+    def _folder(self, name: str, about: Mapping[str, Any]) -> Path:
+        folder = self.root / f"{name}-{identity(about)}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VclError(
+                f"cannot make {folder} ({error.strerror}); give --out a folder that you may write."
+            ) from error
+        return folder
+
+    def _known(self, folder: Path) -> dict[str, Any]:
+        path = folder / PART
+        if not path.exists():
+            return {}
+        try:
+            known: dict[str, Any] = json.loads(path.read_text())
+            return known
+        except (OSError, ValueError) as error:
+            raise VclError(f"{path} cannot be read ({error}); delete its folder to compute it anew.") from error
+
+    def _write(self, folder: Path, about: Mapping[str, Any], seconds: float, finished: bool) -> None:
+        text = {
+            "finished": finished,
+            "seconds": round(seconds, 3),
+            "command": self.command,
+            "device": device_name(self.device),
+            "torch": torch.__version__,
+            "description": about,
+        }
+        write_atomic(folder / PART, json.dumps(text, indent=2) + "\n")
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False, soft_wrap=True)

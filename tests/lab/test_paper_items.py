@@ -1,0 +1,158 @@
+"""Every item of `vcl paper` through the command line at the smoke preset, with the 8x8 digits for all datasets."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lab_made import alone, call, fault
+
+from vcl.lab.datasets import MissingData, load
+from vcl.lab.paper import reproduce
+from vcl.lab.paper import store as store_module
+from vcl.lab.paper.item import Context, StreamItem
+from vcl.lab.paper.items import ITEMS, adversarial, item
+from vcl.lab.paper.numbers import claims, numbers
+from vcl.lab.results import matrix, methods, read_csv
+from vcl.lab.runner import Done, run_method
+from vcl.metrics import average_accuracy
+
+SMOKE = "--preset smoke --device cpu"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = alone(tmp_path, monkeypatch)
+    digits = load("digits")
+    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
+    return folder
+
+
+def lines(out: Path) -> list[dict[str, str]]:
+    with (out / "table.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in ITEMS])
+def test_every_item_makes_its_rows_its_figure_and_its_lines(name: str, here: Path) -> None:
+    result = call(f"paper {name} {SMOKE} --out out")
+    assert result.exit_code == 0, result.output
+    out = here / "out"
+    for kind in ("png", "svg"):
+        assert (out / name / f"{name}.{kind}").stat().st_size > 5000
+    mine = [line for line in lines(out) if line["item"] == name]
+    assert mine
+    if isinstance(item(name), StreamItem):
+        # The table's arithmetic against the rows beside the figure.
+        rows = read_csv(out / name / "rows.csv")
+        assert [line["what"] for line in mine] == methods(rows)
+        for line in mine:
+            ends = 100 * average_accuracy(matrix(rows, line["what"]))[:, -1]
+            assert float(line["ours"]) == pytest.approx(ends.mean().item(), abs=0.006)
+            assert float(line["error"]) == pytest.approx((ends.std() / len(ends) ** 0.5).item(), abs=0.006)
+            assert int(line["seeds"]) == len(ends) == 2
+    text = (out / "table.md").read_text()
+    assert "Preset smoke: not the paper's settings" in text
+    assert all(f"| {name} | {line['what']} |" in text for line in mine)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    learned: list[str] = []
+
+    def watched(*args: Any) -> Iterator[Done]:
+        for done in run_method(*args):
+            learned.append(done.method)
+            yield done
+
+    monkeypatch.setattr(store_module, "run_method", watched)
+    return learned
+
+
+def test_a_second_call_recomputes_nothing_and_items_share_their_parts(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = counting(monkeypatch)
+    assert call(f"paper fig2 {SMOKE} --out out").exit_code == 0
+    first = list(learned)
+    assert set(first) == {"vcl", "vcl-random", "vcl-kcenter", "random-only", "kcenter-only", "ewc", "si", "lp"}
+    before = (here / "out" / "table.csv").read_bytes()
+    assert call(f"paper fig2 {SMOKE} --out out").exit_code == 0
+    assert learned == first
+    assert (here / "out" / "table.csv").read_bytes() == before
+    # The grids of the appendix are those that figure 2 chose its best from.
+    assert call(f"paper lambda-permuted {SMOKE} --out out").exit_code == 0
+    assert learned == first
+    assert {line["item"] for line in lines(here / "out")} == {"fig2", "lambda-permuted"}
+
+
+def test_other_seeds_are_other_parts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = counting(monkeypatch)
+    assert call(f"paper lambda-permuted {SMOKE} --out out").exit_code == 0
+    count = len(learned)
+    assert call(f"paper lambda-permuted {SMOKE} --out out --seeds 3").exit_code == 0
+    assert len(learned) == 2 * count
+    assert {line["seeds"] for line in lines(here / "out")} == {"3"}
+
+
+def test_an_item_without_its_data_is_left_out_and_named_and_the_others_are_made(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = load("digits")
+
+    def some(name: str, *_: object, **__: object) -> Any:
+        if name == "notmnist":
+            raise MissingData("notmnist is nowhere; put it there.")
+        return digits._replace(name=name)
+
+    monkeypatch.setattr(reproduce, "load", some)
+    message = fault(f"paper lambda-notmnist lambda-permuted {SMOKE} --out out")
+    assert "lambda-notmnist could not be run: notmnist is nowhere; put it there." in message
+    assert {line["item"] for line in lines(here / "out")} == {"lambda-permuted"}
+
+
+def test_the_list_names_every_item_and_where_it_is_in_the_paper(here: Path) -> None:
+    output = call("paper list").output
+    assert all(entry.name in output for entry in ITEMS)
+    assert "figure 2" in output
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("fig9", "unknown item 'fig9'"),
+        ("fig2 --preset fast", "unknown preset 'fast'"),
+        ("fig2 --seeds 0", "--seeds is 0; give at least 1"),
+        ("fig2 --device tpu", "unknown device 'tpu'"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(words: str, sentence: str, here: Path) -> None:
+    assert sentence in fault(f"paper {words}")
+    assert list(here.iterdir()) == []
+
+
+def test_every_number_and_claim_of_the_paper_is_of_something_that_its_item_runs() -> None:
+    """At the paper preset: a misspelt label would otherwise never be compared."""
+    from vcl.lab.paper.store import Loaded, digest
+    from vcl.lab.streams import arrays
+
+    made = arrays(load("digits"))
+    context = Context("paper", lambda name: Loaded(made, "digits", digest(made)))
+    for entry in ITEMS:
+        if not isinstance(entry, StreamItem):
+            continue
+        labels = {request.label or request.method for request in entry.requests(context)}
+        for method in numbers(entry.name):
+            assert method in labels, (entry.name, method)
+        for claim in claims(entry.name):
+            for name in (claim.better, claim.worse):
+                assert name.partition(" lambda=")[0] in labels, (entry.name, name)
+
+
+def test_the_adversarial_order_goes_to_the_farthest_task_left() -> None:
+    means = torch.tensor([[0.0], [1.0], [10.0], [4.0]])
+    assert adversarial(means) == [0, 2, 1, 3]

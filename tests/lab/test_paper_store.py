@@ -1,0 +1,171 @@
+"""Parts are computed once, gone on with after a stop, and anew only where something they depend on has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lab_made import images
+from rich.console import Console
+
+from vcl.errors import VclError
+from vcl.lab.paper import store as store_module
+from vcl.lab.paper.store import Loaded, Store, description, digest, identity
+from vcl.lab.plan import Plan, make_plan
+from vcl.lab.results import read_csv
+from vcl.lab.runner import Done, run_method
+
+ARRAYS = images(train=120, test=40)
+DATA = Loaded(ARRAYS, "made up", digest(ARRAYS))
+
+
+def plan(method: str = "vcl-random", *changes: str, grid: str | None = None, name: str = "permuted-digits") -> Plan:
+    small = ("train_limit=60", "test_limit=20", "hidden=4", "coreset=5", "tasks=3", *changes)
+    return make_plan(name, method, "smoke", 2, "cpu", small, grid)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "parts", torch.device("cpu"), "vcl paper test", Console(file=StringIO()))
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> list[int]:
+    """The numbers of the tasks that are really learned, from now on; perhaps with a stop."""
+    learned: list[int] = []
+
+    def watched(*args: Any) -> Iterator[Done]:
+        for done in run_method(*args):
+            learned.append(done.number)
+            if done.number == stop_after:
+                raise KeyboardInterrupt
+            yield done
+
+    monkeypatch.setattr(store_module, "run_method", watched)
+    return learned
+
+
+def test_a_second_call_computes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = counting(monkeypatch)
+    first = store.stream(plan(), DATA)
+    assert learned == [1, 2, 3]
+    content = first.path.read_bytes()
+    again = store.stream(plan(), DATA)
+    assert learned == [1, 2, 3]
+    assert (first.new, again.new) == (True, False)
+    assert again.path == first.path
+    assert again.path.read_bytes() == content
+    assert again.seconds == pytest.approx(first.seconds, abs=1e-3)
+    assert sorted(path.name for path in first.path.parent.iterdir()) == ["part.json", "rows.csv"]
+
+
+@pytest.mark.parametrize("method", ["vcl-random", "ewc", "si", "lp", "adf", "batch-vi"])
+@pytest.mark.parametrize("name", ["permuted-digits", "split-digits"])
+def test_after_a_stop_it_goes_on_and_ends_at_the_same_numbers(
+    method: str, name: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = Store(tmp_path / "straight", torch.device("cpu"), "", Console(file=StringIO()))
+    wanted = read_csv(straight.stream(plan(method, name=name), DATA).path)
+    with monkeypatch.context() as patch:
+        counting(patch, stop_after=2)
+        with pytest.raises(KeyboardInterrupt):
+            store.stream(plan(method, name=name), DATA)
+    with monkeypatch.context() as patch:
+        learned = counting(patch)
+        kept = store.stream(plan(method, name=name), DATA)
+    # The stop came before task 2 was written, so at most the task in progress is learned again.
+    assert learned == [2, 3]
+    assert read_csv(kept.path) == wanted
+
+
+def test_rows_of_a_task_that_the_state_does_not_have_are_not_doubled(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash between the two files: the rows of task 2 are there, its state is not."""
+    real = store_module.write_atomic_bytes
+
+    def crash(path: Path, content: bytes, written: list[int] = []) -> None:  # noqa: B006
+        written.append(1)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        real(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "write_atomic_bytes", crash)
+        with pytest.raises(KeyboardInterrupt):
+            store.stream(plan("mle"), DATA)
+    (folder,) = store.root.iterdir()
+    assert max(row.after for row in read_csv(folder / "rows.csv")) == 2
+    rows = read_csv(store.stream(plan("mle"), DATA).path)
+    assert len({row[:5] for row in rows}) == len(rows)
+    assert sorted({row.after for row in rows}) == [1, 2, 3]
+
+
+def name_of(plan: Plan, data: Loaded = DATA) -> str:
+    return identity(description(plan, data))
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "touches"),
+    [
+        ("vcl-random", "coreset=6", True),
+        ("vcl", "coreset=6", False),
+        ("vcl", "draws=3", True),
+        ("ewc", "draws=3", False),
+        ("ewc", "predict_draws=7", False),
+        ("vcl", "predict_draws=7", True),
+        ("ewc", "lambda=2", True),
+        ("mle", "lambda=2", False),
+        ("si", "damping=0.5", True),
+        ("ewc", "damping=0.5", False),
+        ("mle", "hidden=5", True),
+        ("mle", "train_limit=50", True),
+        ("mle", "tasks=2", True),
+        ("mle", "order=2,1,0", True),
+    ],
+)
+def test_a_changed_setting_touches_only_what_depends_on_it(method: str, change: str, touches: bool) -> None:
+    assert (name_of(plan(method)) != name_of(plan(method, change))) == touches
+
+
+def test_seeds_grids_experiments_and_data_tell_parts_apart() -> None:
+    base = plan("ewc")
+    others = [
+        replace(base, settings=replace(base.settings, seeds=3)),
+        plan("ewc", grid="lambda=1,10"),
+        plan("ewc", grid="lambda=1,20"),
+        plan("ewc", name="split-digits"),
+    ]
+    names = [name_of(each) for each in (base, *others)]
+    assert len(set(names)) == len(names)
+    altered = ARRAYS._replace(test_x=ARRAYS.test_x + 1)
+    assert name_of(base, Loaded(altered, "made up", digest(altered))) != names[0]
+
+
+def test_a_table_is_computed_once(store: Store) -> None:
+    calls: list[int] = []
+
+    def compute(settings: Any, device: torch.device) -> str:
+        calls.append(settings["n"])
+        return f"a,b\n{settings['n']},2\n"
+
+    one, again, other = (store.table("thing", {"n": n}, compute) for n in (1, 1, 2))
+    assert calls == [1, 2]
+    assert one.path.read_text() == "a,b\n1,2\n"
+    assert again.path == one.path != other.path
+
+
+def spoil(store: Store, name: str, content: str) -> Callable[[], object]:
+    (folder,) = store.root.iterdir()
+    (folder / name).write_text(content)
+    return lambda: store.stream(plan("mle"), DATA)
+
+
+def test_a_damaged_part_is_one_sentence(store: Store) -> None:
+    store.stream(plan("mle"), DATA)
+    with pytest.raises(VclError, match=r"part\.json cannot be read .*; delete its folder to compute it anew"):
+        spoil(store, "part.json", "{")()
