@@ -147,3 +147,13 @@ def test_the_picture_of_a_grid_is_a_picture(tmp_path: Path, rows: list[Row]) -> 
     assert pixels.shape[:2] == (680, 1000)
     assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20, "more than a blank page"
     assert ET.parse(made[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_groups_of_methods_stand_in_panels_of_their_own() -> None:
+    rows = [row for name in ("ewc", "ewc single-head") for lam in (1, 10) for row in two_seeds(f"{name} lambda={lam}")]
+    figure = lambda_grid.picture(rows, "title", {}, lambda method: "single" if "single" in method else "multi")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["multi", "single"]
+    for axes, name in zip(figure.axes, ("ewc", "ewc single-head"), strict=True):
+        (text,) = axes.get_legend().get_texts()
+        assert text.get_text() == name
+    assert len(lambda_grid.picture(rows, "title", {}).axes) == 1

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vcl.lab.figures.style import colour, mark, save
 from vcl.lab.results import Row, final, methods, split_label
 
+Group = Callable[[str], str]
+"""The panel that a method belongs to, by its title."""
 
-def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
-    """One line per method over its lambdas, bars of one standard error over seeds, the paper's best value as dashes."""
-    figure = Figure(figsize=(5.0, 3.4), layout="constrained")
-    axes = figure.add_subplot()
+
+def draw(
+    rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path, group: Group = lambda method: ""
+) -> list[Path]:
+    """One line per method over its lambdas, bars of one standard error over seeds, the paper's best value as dashes.
+
+    Methods of different groups stand in panels of their own, one above the other.
+    """
+    return save(picture(rows, title, paper, group), path)
+
+
+def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float], group: Group = lambda method: "") -> Figure:
+    """The figure that :func:`draw` saves."""
     grids: dict[str, list[tuple[float, str]]] = {}
     for name in methods(rows):
         method, lam = split_label(name)
         if lam is not None:
             grids.setdefault(method, []).append((lam, name))
+    groups = list(dict.fromkeys(group(method) for method in grids)) or [""]
+    figure = Figure(figsize=(5.0, 1.4 + 2.0 * len(groups)), layout="constrained")
+    panels: list[Axes] = list(figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0])
     for position, (method, grid) in enumerate(grids.items()):
+        axes = panels[groups.index(group(method))]
         lams, names = zip(*sorted(grid), strict=True)
         ends = [final(rows, name)["average accuracy"] for name in names]
         axes.errorbar(
@@ -37,13 +53,19 @@ def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path
         if method in paper:
             axes.axhline(paper[method], color=colour(position), linestyle="--", linewidth=1.0, alpha=0.8)
     if any(method in paper for method in grids):
-        axes.plot([], [], color="grey", linestyle="--", linewidth=1.0, label="paper, best lambda")
+        panels[0].plot([], [], color="grey", linestyle="--", linewidth=1.0, label="paper, best lambda")
     smallest = min((lam for grid in grids.values() for lam, _ in grid if lam > 0), default=1.0)
-    axes.set_xscale("symlog", linthresh=smallest)  # lambda = 0 is a value too
-    axes.set_xlabel("lambda")
-    axes.set_ylabel("average accuracy after the last task (%)")
-    axes.set_title(title, fontsize=10)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
-    return save(figure, path)
+    for axes, name in zip(panels, groups, strict=True):
+        axes.set_xscale("symlog", linthresh=smallest)  # lambda = 0 is a value too
+        axes.set_title(name, fontsize=8, loc="left")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize=8, frameon=False)
+    if len(panels) == 1:
+        panels[0].set_ylabel("average accuracy after the last task (%)", fontsize=9)
+        panels[0].set_title(title, fontsize=10)
+    else:
+        figure.supylabel("average accuracy after the last task (%)", fontsize=9)
+        figure.suptitle(title, fontsize=10)
+    panels[-1].set_xlabel("lambda")
+    return figure

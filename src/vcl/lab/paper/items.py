@@ -43,7 +43,12 @@ def draw_per_task(rows: Sequence[Row], shown: Shown) -> list[Path]:
 
 def draw_lambda(rows: Sequence[Row], shown: Shown) -> list[Path]:
     """The appendix figures on tuning."""
-    return lambda_grid.draw(rows, shown.title, shown.paper, shown.path)
+    several = any(name.partition(" lambda=")[0].endswith("single-head") for name in methods(rows))
+
+    def group(method: str) -> str:
+        return ("single-head" if method.endswith("single-head") else "multi-head") if several else ""
+
+    return lambda_grid.draw(rows, shown.title, shown.paper, shown.path, group)
 
 
 SIZES: Mapping[Preset, tuple[int, ...]] = {

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 
 import torch
 from rich.console import Console
@@ -26,6 +27,9 @@ from vcl.rng import Rng
 
 QUICK_SEEDS: Mapping[Preset, int | None] = {"paper": None, "quick": 2, "smoke": None}
 """Where all items together would take too long with the preset's own number of seeds."""
+
+TITLE_WIDTH = 56
+"""Letters that fit over the narrowest figure."""
 
 LINES, CLAIMS, DOCUMENT = "table.csv", "claims.csv", "table.md"
 
@@ -170,7 +174,7 @@ class Reproduction:
         write_atomic(self.out / DOCUMENT, head + table.markdown(all_lines, all_seen))
 
     def _title(self, item: StreamItem) -> str:
-        return item.about if self.preset == "paper" else f"{item.about} ({self.preset})"
+        return fill(item.about if self.preset == "paper" else f"{item.about} ({self.preset})", TITLE_WIDTH)
 
     def _say(self, line: str) -> None:
         self.console.print(line, highlight=False, soft_wrap=True)
