@@ -82,7 +82,11 @@ def lambdas(name: str, single_head: bool) -> list[Request]:
     return made
 
 
-INIT_VARS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+INIT_VARS: Mapping[Preset, tuple[float, ...]] = {
+    "paper": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0),
+    "quick": (1e-6, 1e-4, 1e-2, 1.0),
+    "smoke": (1e-6, 1.0),
+}
 ESTIMATORS = ("weights", "local")
 SCHEDULES = ("constant", "cosine")
 
@@ -103,7 +107,7 @@ def estimators(context: Context) -> list[Request]:
     made += [
         Request("split-mnist", "vcl", (f"estimator={how}", f"init_var={var:g}"), None, f"{how}, init_var={var:g}")
         for how in ESTIMATORS
-        for var in INIT_VARS
+        for var in INIT_VARS[context.preset]
     ]
     return made
 
