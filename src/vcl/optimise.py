@@ -26,6 +26,8 @@ class Progress(NamedTuple):
     epoch: int
     epochs: int
     objective: Tensor
+    note: str = ""
+    """What people should hear of when the fit is done, if anything."""
 
 
 Report = Callable[[Progress], None]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 import torch
 from lab_made import NOWHERE, triangle_rows
 from rich.console import Console
@@ -9,6 +10,19 @@ from rich.console import Console
 from vcl.lab.progress import Watch, summary_line, watching
 from vcl.lab.runner import Done
 from vcl.optimise import Progress
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_note_of_a_finished_fit_is_told_once(terminal: bool) -> None:
+    """The effective sample size of SMC, for one, which nobody would see otherwise."""
+    out = StringIO()
+    with watching(Console(file=out, force_terminal=terminal, width=120)) as watch:
+        watch.begin("smc", 1)
+        for percent in (40, 100):
+            watch.epoch(
+                Progress("SMC, effective sample size", percent, 100, torch.zeros(2), "at least 7 of 9 particles")
+            )
+    assert out.getvalue().count("SMC, effective sample size: at least 7 of 9 particles") == 1
 
 
 def done(number: int, tasks: int = 4, seconds: float = 1.0, seeds: int = 2) -> Done:

@@ -123,7 +123,8 @@ class Logistic:
         return F.logsigmoid(data.y * (data.x @ params["w"]))
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
-        raise NotImplementedError
+        p = torch.sigmoid(x @ params["w"])
+        return torch.stack([1 - p, p], dim=-1)
 
     def check(self, data: Data, heads: Heads) -> None: ...
 

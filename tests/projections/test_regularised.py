@@ -153,6 +153,19 @@ class TestElasticWeightConsolidation:
             assert torch.allclose(q.mean[0], torch.linalg.solve(A, b), atol=1e-5)
             held.append((q.mean[0], X.square().sum(0) / 0.25))
 
+    def test_every_task_keeps_the_lambda_that_it_was_learned_with(self) -> None:
+        """Three tasks with three lambdas, against the explicit sum sum_t' lambda_t' Phi_t' solved by hand."""
+        held: list[tuple[Tensor, Tensor]] = []
+        q = without_past(PRIOR)
+        for t, lam in enumerate((0.2, 3.0, 1.0)):
+            data = mild(15, t)
+            X, y = data.x[0], data.y[0]
+            A = X.T @ X / 0.25 + sum((torch.diag(phi) for _, phi in held), torch.zeros(4, 4).double())
+            b = X.T @ y / 0.25 + sum((phi * anchor for anchor, phi in held), torch.zeros(4).double())
+            q = project(ElasticWeightConsolidation(LONG, lam, HESSIAN), q, data)
+            assert torch.allclose(q.mean[0], torch.linalg.solve(A, b), atol=1e-5)
+            held.append((q.mean[0], lam * X.square().sum(0) / 0.25))
+
     def test_the_anchor_may_be_where_the_task_began(self) -> None:
         """The paper prints theta_{t'-1}; then the second task is held at the first one's solution."""
         rule = ElasticWeightConsolidation(LONG, 1.0, HESSIAN, "previous")

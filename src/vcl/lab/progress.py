@@ -65,7 +65,8 @@ class _Lines:
         self.seconds = []
 
     def epoch(self, epoch: Epoch) -> None:
-        pass
+        if epoch.note and epoch.epoch == epoch.epochs:
+            self.console.print(f"{epoch.what}: {epoch.note}", highlight=False, soft_wrap=True)
 
     def task(self, done: Done) -> None:
         self.seconds.append(done.seconds)
@@ -89,6 +90,8 @@ class _Bars:
             self.what = epoch.what
             self.bars.reset(self.fit, total=epoch.epochs, description=f"  {epoch.what}: epochs", visible=True)
         self.bars.update(self.fit, completed=epoch.epoch)
+        if epoch.note and epoch.epoch == epoch.epochs:
+            self.bars.console.print(f"{epoch.what}: {epoch.note}", highlight=False, soft_wrap=True)
 
     def task(self, done: Done) -> None:
         self.bars.update(self.method, completed=done.number)

@@ -1,6 +1,6 @@
 """Elastic weight consolidation (Kirkpatrick et al. 2017; the paper's section 5).
 
-    theta_t = argmax_theta log p(D_t | theta) - 1/2 sum_{t'<t} lambda (theta - theta_t')^T Phi_t' (theta - theta_t')
+    theta_t = argmax_theta log p(D_t | theta) - 1/2 sum_{t'<t} lambda_t' (theta - theta_t')^T Phi_t' (theta - theta_t')
     Phi_t = diag sum_n ( grad_theta log p(y^(n) | theta, x^(n)) )^2 at theta_t
 
 Beside Laplace propagation it drops the prior and keeps an anchor for each task.
@@ -26,7 +26,10 @@ ANCHORS: tuple[Anchor, ...] = ("own", "previous")
 @final
 @dataclass(frozen=True)
 class ElasticWeightConsolidation:
-    """One quadratic per past task, with its own anchor and no prior; their sum is kept as one quadratic.
+    """One quadratic per past task, with its own anchor and lambda and no prior; their sum is kept as one quadratic.
+
+    lambda_t' enters when task t' has been learned and stays with it: a projection with another ``lam`` for a later
+    task weighs that task alone.
 
     ``anchor="own"`` holds task t' at its solution theta_t', as every implementation does; ``"previous"`` at
     theta_{t'-1}, where its fit began, as the paper prints it.
@@ -56,8 +59,9 @@ class ElasticWeightConsolidation:
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))
-        objective = Penalised(model, past.layout, past.centre, lambda_column(self.lam, past.mean) * past.precision)
+        objective = Penalised(model, past.layout, past.centre, past.precision)  # the lambdas are in it
         start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")
         phi = self.curvature(model, past.layout, theta, data, rng.at("curvature"))
-        return q.merge(past._replace(mean=theta).add(theta if self.anchor == "own" else start, phi))
+        anchor = theta if self.anchor == "own" else start
+        return q.merge(past._replace(mean=theta).add(anchor, lambda_column(self.lam, phi) * phi))

@@ -196,7 +196,7 @@ class SequentialMonteCarlo:
     def _importance(self, climb: Climb, rng: Rng, report: Report) -> Climb:
         """The whole weight of the data at once."""
         _, log_evidence, ess = weigh(climb.log_lik.double())
-        report(Progress("importance sampling, effective sample size", 100, 100, ess))
+        report(Progress("importance sampling, effective sample size", 100, 100, ess, self._note(ess)))
         _refuse(
             ess < self.min_ess,
             rng,
@@ -216,8 +216,11 @@ class SequentialMonteCarlo:
             part = Gaussian(q.layout, q.mean[runs], q.log_var[runs])
             climb = climb.put(runs, self._stage(climb.at(runs), part, likelihoods.at(runs), mine))
             done = min(100, max(1, int(100 * float(climb.beta.min()))))
-            report(Progress("SMC, effective sample size", done, 100, climb.ess))
+            report(Progress("SMC, effective sample size", done, 100, climb.ess, self._note(climb.least)))
         return climb
+
+    def _note(self, ess: Tensor) -> str:
+        return f"at least {float(ess.min()):.0f} of {self.particles} particles"
 
     def _stage(self, climb: Climb, q: Gaussian, likelihoods: LogLikelihoods, rng: Rng) -> Climb:
         """Weigh by p(D | theta)^(beta_j - beta_{j-1}), resample, move."""

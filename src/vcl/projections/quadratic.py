@@ -53,8 +53,8 @@ def weight_of_past(lam: Lambda, layout: Layout, new: list[str], mean: Tensor) ->
 class Quadratic(NamedTuple):
     """An estimate theta_t and the diagonal quadratic that stands for the past, for R runs: three times [R, D].
 
-    The past is -1/2 (theta - centre)^T diag(precision) (theta - centre), to be weighted with lambda. Parameters
-    that no data has informed have precision 0: there is no prior in it.
+    The past is -1/2 (theta - centre)^T diag(precision) (theta - centre); EWC has its lambdas in it, SI weighs it with
+    lambda at each fit. Parameters that no data has informed have precision 0: there is no prior in it.
     """
 
     layout: Layout

@@ -30,7 +30,7 @@ def paper(
 
     console = Console()
     if items == ["list"]:
-        list_items(console)
+        list_items()
         return
     chosen = ITEMS if items == ["all"] else tuple(item(name) for name in dict.fromkeys(items))
     known = next((known for known in PRESETS if known == preset), None)
@@ -42,16 +42,15 @@ def paper(
     Reproduction(known, seeds, choose_device(device), data, where, command(sys.argv[1:]), console).run(chosen)
 
 
-def list_items(console: object) -> None:
+def list_items() -> None:
     """Every item: its name, what it is, and where it is in the paper."""
     from rich.console import Console
     from rich.table import Table
 
     from vcl.lab.paper.items import ITEMS
 
-    assert isinstance(console, Console)
     table = Table("item", "what", "where")
     table.columns[0].no_wrap = True
     for entry in ITEMS:
         table.add_row(entry.name, entry.about, entry.place)
-    console.print(table)
+    Console().print(table)

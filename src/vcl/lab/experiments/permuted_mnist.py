@@ -5,6 +5,7 @@ from typing import Any
 
 from vcl.errors import VclError
 from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.paper.numbers import values
 from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream, permuted, reordered
 from vcl.rng import Rng
@@ -60,7 +61,7 @@ PERMUTED_MNIST = Experiment(
     dataset="mnist",
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
-    paper={"vcl": 90.0, "vcl-random": 93.0, "vcl-kcenter": 93.0, "ewc": 84.0, "si": 86.0, "lp": 82.0},
+    paper=values("fig2"),
     own={"paper": BASELINES, "quick": SHORT, "smoke": SHORT},
     grids={
         "ewc": (1.0, 10.0, 1e2, 1e3, 1e4),

@@ -6,6 +6,7 @@ from typing import Any
 
 from vcl.errors import VclError
 from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.paper.numbers import values
 from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream, reordered, split
 from vcl.rng import Rng
@@ -55,7 +56,7 @@ SPLIT_MNIST = Experiment(
     dataset="mnist",
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
-    paper={"vcl": 97.0, "vcl-random": 98.4, "vcl-kcenter": 98.4, "ewc": 63.1, "si": 98.9, "lp": 61.2},
+    paper=values("fig4"),
     own={"paper": BASELINES, "quick": BASELINES, "smoke": BASELINES},
     grids={"ewc": (1.0, 10.0, 1e2, 1e3, 1e4), "lp": (0.01, 0.1, 1.0, 10.0, 100.0), "si": (0.01, 0.1, 1.0, 2.0, 3.0)},
 )

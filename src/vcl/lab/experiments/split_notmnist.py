@@ -5,6 +5,7 @@ from typing import Any
 
 from vcl.lab.experiments import split_mnist
 from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.paper.numbers import values
 from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream
 from vcl.rng import Rng
@@ -26,7 +27,6 @@ def stream(data: Arrays, s: Settings, rng: Rng) -> Stream:
 
 
 ABOUT = "five tasks of two letters, one head each, a deeper network"
-PAPER_NUMBERS = {"vcl": 92.0, "vcl-random": 96.0, "ewc": 71.0, "si": 94.0, "lp": 63.0}
 
 SPLIT_NOTMNIST = Experiment(
     name="split-notmnist",
@@ -34,7 +34,7 @@ SPLIT_NOTMNIST = Experiment(
     dataset="notmnist",
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
-    paper=PAPER_NUMBERS,
+    paper=values("fig5"),
     own={"paper": BASELINES, "quick": BASELINES, "smoke": BASELINES},
     grids=split_mnist.SPLIT_MNIST.grids,
 )

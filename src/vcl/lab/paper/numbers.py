@@ -34,6 +34,11 @@ def numbers(item: str) -> dict[str, Number]:
     return {entry["method"]: Number(**entry) for entry in _content()["number"] if entry["item"] == item}
 
 
+def values(item: str) -> dict[str, float]:
+    """The paper's numbers of an item in %, by method."""
+    return {method: number.value for method, number in numbers(item).items()}
+
+
 def claims(item: str) -> list[Claim]:
     """The paper's claims that an item can show."""
     return [Claim(**entry) for entry in _content()["claim"] if entry["item"] == item]

@@ -17,6 +17,7 @@ from vcl.lab.experiments import experiment
 from vcl.lab.folder import write_atomic
 from vcl.lab.paper import table
 from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
+from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.numbers import claims, numbers
 from vcl.lab.paper.store import Kept, Loaded, Store, digest
 from vcl.lab.plan import Plan, make_plan
@@ -156,8 +157,6 @@ class Reproduction:
 
     def _update(self, name: str, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:
         """Replace the lines of one item and keep those of all others."""
-        from vcl.lab.paper.items import ITEMS
-
         order = {entry.name: place for place, entry in enumerate(ITEMS)}
         others = [line for line in table.read_lines(self.out / LINES) if line.item != name]
         known = [one for one in table.read_seen(self.out / CLAIMS) if one.item != name]
