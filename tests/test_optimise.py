@@ -164,3 +164,26 @@ def test_a_captured_step_ends_where_the_eager_one_does(monkeypatch: pytest.Monke
     monkeypatch.setattr("vcl.optimise.make_step", Eager)
     eager = ascend(Quadratic(), start, data, settings, Rng((0, 1)))
     assert torch.allclose(captured[0], eager[0], rtol=1e-5)
+
+
+class TestAveragedIterates:
+    @staticmethod
+    def iterates(settings: Ascent) -> Tensor:
+        steps = climb(Quadratic(), (torch.zeros(2, 1),), numbers(10, runs=2), settings, Rng((0, 1)))
+        return torch.stack([now[0].clone() for now, _ in steps])
+
+    @pytest.mark.parametrize(("share", "last"), [(0.5, 5), (1.0, 9), (0.01, 1), (0.34, 4)])
+    def test_a_fit_ends_at_the_mean_of_its_last_iterates(self, share: float, last: int) -> None:
+        settings = Ascent(3, 4, 0.3, average=share)
+        (end,) = ascend(Quadratic(), (torch.zeros(2, 1),), numbers(10, runs=2), settings, Rng((0, 1)))
+        torch.testing.assert_close(end, self.iterates(settings)[-last:].mean(0))
+
+    def test_without_a_share_it_ends_at_the_last_one(self) -> None:
+        settings = Ascent(3, 4, 0.3)
+        (end,) = ascend(Quadratic(), (torch.zeros(2, 1),), numbers(10, runs=2), settings, Rng((0, 1)))
+        assert end.equal(self.iterates(settings)[-1])
+
+    @pytest.mark.parametrize("share", [-0.1, 1.1])
+    def test_a_share_that_is_none_is_refused(self, share: float) -> None:
+        with pytest.raises(VclError, match="give a share of the steps, from 0"):
+            Ascent(average=share).check()

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from vcl.draws import draw_params
 from vcl.errors import VclError, unknown
 from vcl.layout import Layout, Params
 from vcl.rows import TINY, local_rows, theta_rows
@@ -93,12 +94,11 @@ def evaluate_draws(
     mean, var [R, D]; noise [R, S, K]; each of ``batch`` [R, ...]. What does not depend on a draw, such as the
     first layer's moments, is computed once for all of them, because only the noise has an axis of draws.
     """
-
+    if plan.row_wise and not plan.local:
+        return theta_rows(function, draw_params(layout, mean, var, noise), *batch)
     means, variances = layout.split(mean), layout.split(var)
-    if plan.row_wise and plan.local:
-        return local_rows(function, means, variances, noise, *batch)
     if plan.row_wise:
-        return theta_rows(function, _draw_all(plan, means, variances, noise), *batch)
+        return local_rows(function, means, variances, noise, *batch)
 
     def one_draw(mean: Params, var: Params, noise: Tensor, *batch: Tensor) -> Tensor:
         return evaluate(plan, lambda params: function(params, *batch), mean, var, noise)
@@ -116,17 +116,6 @@ def evaluate_thetas(
         return theta_rows(function, layout.split(theta), *batch)
     draws = torch.vmap(function, in_dims=(0, *(None,) * len(batch)), randomness="error")
     return torch.vmap(draws, randomness="error")(layout.split(theta), *batch)
-
-
-def _draw_all(plan: Plan, mean: Params, var: Params, noise: Tensor) -> dict[str, Tensor]:
-    """theta = mu + sigma * noise for every run and draw: each tensor [R, S, ...]."""
-    theta, position = {}, 0
-    for name in plan.drawn:
-        shape = mean[name].shape
-        start, position = position, position + prod(shape[1:])
-        piece = noise[..., start:position].view(*noise.shape[:2], *shape[1:])
-        theta[name] = torch.addcmul(mean[name].unsqueeze(1), var[name].sqrt().unsqueeze(1), piece)
-    return theta
 
 
 class _Tape:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, Self, final
 import torch
 from torch import Tensor
 
+from vcl import kernels
 from vcl.layout import Layout
 
 
@@ -109,12 +110,15 @@ class _Kl(torch.autograd.Function):
     def forward(
         ctx: Any, mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor, p_precision: Tensor
     ) -> Tensor:
-        log_ratio = log_var - p_log_var
-        excess = log_ratio.exp().sub_(1)  # s_q^2 / s_p^2 - 1
-        shift = mean - p_mean
-        pull = shift * p_precision  # (m_q - m_p) / s_p^2
+        if kernels.usable(mean):
+            value, pull, excess = kernels.kl(mean.contiguous(), log_var.contiguous(), p_mean, p_log_var)
+        else:
+            log_ratio = log_var - p_log_var
+            excess = log_ratio.exp().sub_(1)  # s_q^2 / s_p^2 - 1
+            shift = mean - p_mean
+            pull = shift * p_precision  # (m_q - m_p) / s_p^2
+            value = 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + shift.mul_(pull).sum(-1))
         ctx.save_for_backward(pull, excess)
-        value: Tensor = 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + shift.mul_(pull).sum(-1))
         return value
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import cos, pi
+from math import ceil, cos, pi
 from typing import Literal, NamedTuple
 
 import torch
@@ -52,12 +52,16 @@ def weight_of_each(batch: int, total: int) -> float:
 
 @dataclass(frozen=True)
 class Ascent:
-    """Adam (made anew for every fit) over shuffled batches; ``batch=None`` takes all examples at once."""
+    """Adam (made anew for every fit) over shuffled batches; ``batch=None`` takes all examples at once.
+
+    A fit ends at the mean of the iterates of its last steps, ``average`` of all (0: the last iterate alone).
+    """
 
     epochs: int = 100
     batch: int | None = 256
     lr: float = 1e-3
     schedule: Schedule = "constant"
+    average: float = 0.0
 
     def check(self) -> None:
         """Raise one clear sentence unless these settings can be run."""
@@ -69,6 +73,12 @@ class Ascent:
             raise VclError(f"lr is {self.lr}; a learning rate must be above 0.")
         if self.schedule not in SCHEDULES:
             raise unknown("schedule", self.schedule, SCHEDULES)
+        if not 0 <= self.average <= 1:
+            raise VclError(f"average is {self.average}; give a share of the steps, from 0 (none) to 1 (all).")
+
+    def steps(self, examples: int) -> int:
+        """How many steps a fit of this many examples takes."""
+        return self.epochs * -(-examples // min(self.batch or examples, examples))
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of a step: constant, or half a cosine from ``lr`` down to 0."""
@@ -85,9 +95,14 @@ def ascend(
     what: str = "fit",
 ) -> tuple[Tensor, ...]:
     """Climb ``objective`` from ``start`` (each [R, ...]) and return where it ends."""
+    steps = settings.steps(data.size)
+    first = steps - ceil(settings.average * steps)
     end = start
-    for now, _ in climb(objective, start, data, settings, rng, report, what):
-        end = now
+    for step, (now, _) in enumerate(climb(objective, start, data, settings, rng, report, what)):
+        if step <= first or first == steps:
+            end = tuple(value.clone() for value in now) if step == first else now
+        else:
+            torch._foreach_lerp_(end, now, 1 / (step - first + 1))  # the mean of the iterates since ``first``
     return end
 
 
@@ -113,7 +128,7 @@ def climb(
     batch = min(settings.batch or data.size, data.size)
     if batch == data.size:
         data = ready(data)  # it is the same batch at every step
-    steps = settings.epochs * -(-data.size // batch)
+    steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
     take = make_step(objective, parameters, data, settings.lr, rng.at("noise").generators(device))
     done = 0

@@ -68,14 +68,10 @@ def theta_rows(function: Callable[..., Tensor], theta: Params, x: Tensor, *rest:
     examples = x.shape[1]
 
     def layer(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        out, width = weight.shape[2:]
-        if rows.shape[0] == runs * examples and draws > 1:
-            # The same examples for every draw: the draws' units stand side by side, one product a run.
-            wide = weight.reshape(runs, draws * out, width)
-            a = torch.bmm(wide, rows.view(runs, examples, width).mT).view(runs, draws, out, examples).mT
-            return (a if bias is None else a + bias.unsqueeze(2)).flatten(0, 2)
-        stacked = None if bias is None else bias.flatten(0, 1)
-        return _affine(rows.view(runs * draws, examples, width), weight.flatten(0, 1), stacked).flatten(0, 1)
+        # Before the first layer there is one row an example, the same for every draw.
+        rows = rows.view(runs, -1, examples, rows.shape[-1])
+        a: Tensor = _ThetaLinear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+        return a.flatten(0, 2)
 
     return _through(function, theta, layer, (runs, draws, examples), x, rest)
 
@@ -114,6 +110,43 @@ def square_gradients(function: Callable[..., Tensor], theta: Params, x: Tensor, 
 def _affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """rows W^T + b for each of a stack."""
     return torch.bmm(rows, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
+
+
+class _ThetaLinear(torch.autograd.Function):
+    """a = x W^T + b for every draw, with its gradient written out so that it comes as it is needed, without copies.
+
+    x [R, S or 1, B, in]; W [R, S, out, in]; b [R, S, out] or None. Where all draws see the same rows, the draws' units
+    stand side by side: one product a run.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, W)
+        ctx.biased = b is not None
+        runs, draws, out, width = W.shape
+        examples = x.shape[2]
+        if x.shape[1] == draws:
+            stacked = None if b is None else b.flatten(0, 1)
+            return _affine(x.flatten(0, 1), W.flatten(0, 1), stacked).view(runs, draws, examples, out)
+        wide = (
+            torch.bmm(x[:, 0], W.reshape(runs, draws * out, width).mT).view(runs, examples, draws, out).transpose(1, 2)
+        )
+        a = wide.new_empty(runs, draws, examples, out)
+        return a.copy_(wide) if b is None else torch.add(wide, b.unsqueeze(2), out=a)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        x, W = ctx.saved_tensors
+        runs, draws, out, width = W.shape
+        examples = x.shape[2]
+        g_b = g.sum(2) if ctx.biased else None
+        if x.shape[1] == draws:
+            g_x = torch.bmm(g.flatten(0, 1), W.flatten(0, 1)).view(x.shape) if ctx.needs_input_grad[0] else None
+            return g_x, torch.bmm(g.flatten(0, 1).mT, x.flatten(0, 1)).view(W.shape), g_b
+        wide = g.transpose(1, 2).reshape(runs, examples, draws * out)
+        g_x = torch.bmm(wide, W.reshape(runs, draws * out, width)).unsqueeze(1) if ctx.needs_input_grad[0] else None
+        return g_x, torch.bmm(wide.mT, x[:, 0]).view(W.shape), g_b
 
 
 class _LocalLinear(torch.autograd.Function):

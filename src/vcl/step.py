@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, final
 import torch
 from torch import Tensor
 
+from vcl.adam import make_adam
 from vcl.data import Data
 
 
@@ -46,20 +47,11 @@ class Eager:
     ) -> None:
         self.objective, self.parameters, self.data, self.generators = objective, parameters, data, generators
         self.device = parameters[0].device
-        on_gpu = self.device.type == "cuda"
-        # On a GPU the rate is a tensor, so that a captured step sees it change.
-        self.lr = torch.tensor(lr, device=self.device) if on_gpu else lr
-        # Each run is a tensor of its own to Adam: the fused kernel rounds the last few elements of a tensor
-        # differently, and a run must end at the same bits whatever stands beside it.
-        self.rows = [row for parameter in parameters for row in parameter.detach().unbind(0)]
-        self.adam = torch.optim.Adam(self.rows, lr=self.lr, fused=True, capturable=on_gpu, maximize=True)
+        self.adam = make_adam(parameters, lr)
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
-        if isinstance(self.lr, Tensor):
-            self.lr.fill_(lr)
-        else:
-            self.adam.param_groups[0]["lr"] = lr
+        self.adam.rate(lr)
 
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
@@ -67,9 +59,7 @@ class Eager:
         noise = draw_noise(self.objective.noise(batch), self.generators, self.parameters[0])
         value = self.objective(self.parameters, batch, self.data.size, noise)
         gradients = torch.autograd.grad(value.sum(), self.parameters)
-        for row, gradient in zip(self.rows, (row for g in gradients for row in g.unbind(0)), strict=True):
-            row.grad = gradient
-        self.adam.step()
+        self.adam.step(gradients)
         return Step(value.detach(), gradients)
 
 

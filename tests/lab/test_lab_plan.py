@@ -120,4 +120,15 @@ def test_a_restarted_vcl_begins_every_fit_anew_and_cools_to_its_end(name: str) -
         assert project.start == "restart"
         assert project.ascent.schedule == "cosine"
         assert (project.draws, project.ascent.lr, project.estimator) == (4, 5e-3, "weights")
+        assert project.init_var == 1e-4
     assert (method.project.ascent.epochs, method.project.ascent.batch) == (150, 1024)
+
+
+def test_the_users_own_changes_win_over_those_of_the_method_and_the_experiment() -> None:
+    changes = ["schedule=constant", "average=0.5", "lr=0.01"]
+    made = make_plan("permuted-mnist", "vcl-restart", "paper", None, "cpu", changes)
+    project = made.build(made.methods[0]).project
+    assert (project.ascent.schedule, project.ascent.average, project.ascent.lr) == ("constant", 0.5, 0.01)
+    assert project.start == "restart"
+    restarted = make_plan("split-digits", "vcl-restart", "smoke", None, "cpu")
+    assert restarted.build(restarted.methods[0]).project.start == "restart"

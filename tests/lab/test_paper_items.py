@@ -98,6 +98,15 @@ def test_other_seeds_are_other_parts(here: Path, monkeypatch: pytest.MonkeyPatch
     assert {line["seeds"] for line in lines(here / "out")} == {"3"}
 
 
+def test_a_setting_of_the_users_own_computes_anew_what_it_touches(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = counting(monkeypatch)
+    assert call(f"paper lambda-permuted {SMOKE} --out out").exit_code == 0
+    count = len(learned)
+    assert call(f"paper lambda-permuted {SMOKE} --out out --set damping=0.7").exit_code == 0
+    assert set(learned[count:]) == {"si"}
+    assert "takes a whole number" in fault(f"paper lambda-permuted {SMOKE} --out out --set epochs=many")
+
+
 def test_an_item_without_its_data_is_left_out_and_named_and_the_others_are_made(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def name_of(plan: Plan, data: Loaded = DATA) -> str:
         ("mle", "train_limit=50", True),
         ("mle", "tasks=2", True),
         ("mle", "order=2,1,0", True),
+        ("mle", "matmul=tf32", True),
     ],
 )
 def test_a_changed_setting_touches_only_what_depends_on_it(method: str, change: str, touches: bool) -> None:

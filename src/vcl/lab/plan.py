@@ -46,9 +46,9 @@ class Plan:
         return tuple(range(self.settings.seeds))
 
     def settings_of(self, entry: MethodEntry) -> Settings:
-        """The settings with what this method does differently in this experiment; the user's own changes win."""
+        """The settings with what this method does differently, here and everywhere; the user's own changes win."""
         own = self.experiment.own.get(self.preset, {}).get(entry.name, {})
-        return override(replace(self.settings, **own), self.changes)
+        return override(replace(self.settings, **{**entry.settings, **own}), self.changes)
 
     def own(self, entry: MethodEntry) -> dict[str, Any]:
         """The settings of a method that differ from the common ones."""

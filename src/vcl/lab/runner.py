@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from vcl.errors import NonFiniteError
+from vcl.lab.arithmetic import matrix_products
 from vcl.lab.methods import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
@@ -69,9 +70,10 @@ def run_method(
     for number in range(state.t, stream.size):
         began = perf_counter()
         task = stream.make(number)
-        (state,) = learn(state, [task], model, method, rng, report)
         met.append(task._replace(train=task.train.empty()))
-        rows = evaluate(plan, entry, model, state, met, rng)
+        with matrix_products(settings.matmul):
+            (state,) = learn(state, [task], model, method, rng, report)
+            rows = evaluate(plan, entry, model, state, met, rng)
         yield Done(entry.name, task.name, state.t, stream.size, perf_counter() - began, rows, state)
 
 

@@ -35,6 +35,8 @@ class Settings:
     predictive: Literal["joint", "per-head"] = "joint"
     lr: float = 1e-3
     schedule: Literal["constant", "cosine"] = "constant"
+    average: float = 0.0
+    """The last share of a fit's steps over which its iterates are averaged."""
     draws: int = 10
     estimator: Literal["local", "weights"] = "weights"
     start: Literal["continue", "restart"] = "continue"
@@ -56,6 +58,8 @@ class Settings:
     train_limit: int | None = None
     """At most this many training examples a task; none takes all."""
     test_limit: int | None = None
+    matmul: Literal["float32", "tf32"] = "float32"
+    """How a GPU rounds the factors of matrix products: not at all, or to TF32 (10 bits), which is faster."""
     seeds: int = 10
 
 
@@ -111,6 +115,8 @@ def check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and not 0 < value < inf:
             raise VclError(f"{name} is {value}; give a number above 0.")
+    if not 0 <= settings.average <= 1:
+        raise VclError(f"average is {settings.average}; give a share of the steps, from 0 (none) to 1 (all).")
     if settings.particles < 2:
         raise VclError(f"particles is {settings.particles}; give at least 2.")
     if not 0 <= settings.lam < inf:

@@ -13,6 +13,9 @@ def paper(
     preset: Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or smoke (seconds).")] = "quick",
     seeds: Annotated[int | None, typer.Option(help="Seeds 0 to N-1, stacked; the preset's number if left out.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Change one setting of every stream of tasks, as in epochs=20.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where results are kept; runs/paper-PRESET if left out.")] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
 ) -> None:
@@ -39,7 +42,8 @@ def paper(
     if seeds is not None and seeds < 1:
         raise VclError(f"--seeds is {seeds}; give at least 1.")
     where = out or Path("runs") / f"paper-{known}"
-    Reproduction(known, seeds, choose_device(device), data, where, command(sys.argv[1:]), console).run(chosen)
+    made_by, changes = command(sys.argv[1:]), tuple(set_ or ())
+    Reproduction(known, seeds, choose_device(device), data, where, made_by, console, changes).run(chosen)
 
 
 def list_items() -> None:

@@ -46,6 +46,8 @@ class Reproduction:
     out: Path
     command: str
     console: Console
+    changes: tuple[str, ...] = ()
+    """Settings of the user's own, for every stream."""
     loaded: dict[str, Loaded] = field(default_factory=dict)
 
     def run(self, items: Sequence[Item]) -> None:
@@ -124,8 +126,9 @@ class Reproduction:
     def plan_of(self, request: Request) -> Plan:
         """The plan of one part."""
         seeds = self.seeds or request.seeds or QUICK_SEEDS[self.preset]
+        changes = (*request.changes, *self.changes)
         return make_plan(
-            request.experiment, request.method, self.preset, seeds, self.device.type, request.changes, request.grid
+            request.experiment, request.method, self.preset, seeds, self.device.type, changes, request.grid
         )
 
     def data_of(self, name: str) -> Loaded:

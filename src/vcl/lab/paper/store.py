@@ -76,6 +76,7 @@ def description(plan: Plan, data: Loaded) -> dict[str, Any]:
         "network": {name: settings[name] for name in NETWORK_SETTINGS},
         "method": repr(plan.build(entry)),
         "prediction": {name: settings[name] for name in PREDICTION_SETTINGS} if entry.draws else "the mean",
+        "matmul": settings["matmul"],
         "runs": [[run.label, run.seed] for run in plan.runs(entry)],
     }
 

@@ -1,0 +1,144 @@
+"""Kernels for CUDA devices, in Triton: what torch would do in many passes over the parameters, in one.
+
+Nothing here is needed: each kernel has a plain form in torch next to where it is used, which the tests compare it with.
+The work is the same, element by element; only sums are taken in another order.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor
+
+triton: Any = import_module("triton") if find_spec("triton") else None
+
+BLOCK = 1024
+
+
+def usable(values: Tensor) -> bool:
+    """Whether these kernels can work on ``values``."""
+    return triton is not None and values.is_cuda and values.dtype == torch.float32
+
+
+if triton is not None:
+    tl: Any = import_module("triton.language")
+
+    # In all of them a program takes BLOCK coordinates of one run (or of one draw of one run). Addresses are 64 bits
+    # wide from the run on, because R x S x D may be more than 32 can count.
+
+    @triton.jit
+    def _draw(theta, mean, var, noise, size, blocks, draws, runs_apart, noise_apart, BLOCK: tl.constexpr):
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        run = row // draws
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        mu = tl.load(mean + run * runs_apart + at, inside)
+        sigma = tl.sqrt(tl.load(var + run * runs_apart + at, inside))
+        eps = tl.load(noise + row * noise_apart + at, inside)
+        tl.store(theta + row * size + at, mu + sigma * eps, inside)
+
+    @triton.jit
+    def _draw_gradient(
+        g_mean, g_var, g, var, noise, size, blocks, draws, runs_apart, noise_apart, BLOCK: tl.constexpr, S: tl.constexpr
+    ):
+        run = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        plain = tl.zeros((BLOCK,), tl.float32)
+        along = tl.zeros((BLOCK,), tl.float32)
+        for first in range(0, draws, S):
+            draw = first + tl.arange(0, S)[:, None]
+            inside = (draw < draws) & (at < size)[None, :]
+            row = run * draws + draw
+            up = tl.load(g + row * size + at[None, :], inside, other=0.0)
+            eps = tl.load(noise + row * noise_apart + at[None, :], inside, other=0.0)
+            plain += tl.sum(up, 0)
+            along += tl.sum(up * eps, 0)
+        sigma = tl.sqrt(tl.load(var + run * runs_apart + at, at < size, other=1.0))
+        tl.store(g_mean + run * runs_apart + at, plain, at < size)
+        tl.store(g_var + run * runs_apart + at, 0.5 * along / sigma, at < size)
+
+    @triton.jit
+    def _kl(
+        part, pull, excess, mean, log_var, p_mean, p_log_var, size, blocks, mean_apart, var_apart, BLOCK: tl.constexpr
+    ):
+        run = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        old = tl.load(p_log_var + run * var_apart + at, inside, other=0.0)
+        log_ratio = tl.load(log_var + run * size + at, inside, other=0.0) - old
+        shift = tl.load(mean + run * size + at, inside, other=0.0)
+        shift -= tl.load(p_mean + run * mean_apart + at, inside, other=0.0)
+        more = tl.exp(log_ratio) - 1
+        pulled = shift * tl.exp(-old)
+        tl.store(pull + run * size + at, pulled, inside)
+        tl.store(excess + run * size + at, more, inside)
+        tl.store(part + tl.program_id(0), 0.5 * tl.sum(more - log_ratio + shift * pulled, 0))
+
+    @triton.jit
+    def _adam(value, m, v, g, lr, count, size, log_b1, log_b2, b1, b2, eps, BLOCK: tl.constexpr):
+        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        # 1 - b^t loses most of its digits in 32 bits while t is small.
+        t = tl.load(count).to(tl.float64)
+        scale_m = (tl.load(lr) / (1 - tl.exp(t * log_b1))).to(tl.float32)
+        scale_v = tl.sqrt(1 - tl.exp(t * log_b2)).to(tl.float32)
+        up = tl.load(g + at, inside, other=0.0)
+        new_m = b1 * tl.load(m + at, inside, other=0.0) + (1 - b1) * up
+        new_v = b2 * tl.load(v + at, inside, other=0.0) + (1 - b2) * up * up
+        tl.store(m + at, new_m, inside)
+        tl.store(v + at, new_v, inside)
+        moved = tl.load(value + at, inside) + scale_m * new_m / (tl.sqrt(new_v) / scale_v + eps)
+        tl.store(value + at, moved, inside)
+
+
+def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Tensor:
+    """mu + sigma * noise of the coordinates from ``first`` on: mean, var [R, D]; noise [R, S, D] -> [R, S, size]."""
+    runs, draws, apart = noise.shape
+    theta = torch.empty(runs, draws, size, device=mean.device)
+    blocks = _blocks(size)
+    _draw[(runs * draws * blocks,)](
+        theta, mean[:, first:], var[:, first:], noise[..., first:],
+        size, blocks, draws, mean.shape[1], apart, BLOCK=BLOCK,
+    )  # fmt: skip
+    return theta
+
+
+def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, first: int, g_mean: Tensor, g_var: Tensor) -> None:
+    """Into g_mean and g_var [R, D], from ``first`` on: sum_s g and sum_s g * noise / (2 sigma), for g [R, S, size]."""
+    runs, draws, size = g.shape
+    block, together = 256, 1 if draws == 1 else 4 if draws <= 4 else 16
+    blocks = _blocks(size, block)
+    _draw_gradient[(runs * blocks,)](
+        g_mean[:, first:], g_var[:, first:], g, var[:, first:], noise[..., first:],
+        size, blocks, draws, var.shape[1], noise.shape[2], BLOCK=block, S=together,
+    )  # fmt: skip
+
+
+def kl(mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """KL(q || p) [R], (m_q - m_p) / s_p^2 and s_q^2 / s_p^2 - 1 [R, D]."""
+    runs, size = mean.shape
+    blocks = _blocks(size)
+    part = torch.empty(runs, blocks, device=mean.device)
+    pull, excess = torch.empty_like(mean), torch.empty_like(mean)
+    _kl[(runs * blocks,)](
+        part, pull, excess, mean, log_var, p_mean, p_log_var,
+        size, blocks, p_mean.stride(0), p_log_var.stride(0), BLOCK=BLOCK,
+    )  # fmt: skip
+    return part.sum(1), pull, excess
+
+
+def adam(
+    value: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: Tensor, count: Tensor, b1: float, b2: float, eps: float
+) -> None:
+    """Step ``count`` of Adam uphill, in place: value, and the running means m of g and v of g^2."""
+    _adam[(_blocks(value.numel()),)](
+        value, m, v, g, lr, count, value.numel(), log(b1), log(b2), b1, b2, eps, BLOCK=BLOCK
+    )
+
+
+def _blocks(size: int, block: int = BLOCK) -> int:
+    return -(-size // block)

@@ -1,0 +1,54 @@
+"""The CUDA kernels against their plain form. They run where there is a CUDA device with Triton."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vcl import kernels
+from vcl.draws import draw_params
+from vcl.gaussian import Gaussian, kl, standard_normal
+from vcl.layout import Layout
+
+pytestmark = pytest.mark.skipif(
+    not kernels.usable(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu")),
+    reason="the kernels need a CUDA device and Triton",
+)
+
+LAYOUT = Layout(("w", "b", "heads.a.weight"), ((37, 61), (61,), (3, 1000)))
+
+
+def made(runs: int, draws: int) -> tuple[torch.Tensor, ...]:
+    g = torch.Generator().manual_seed(1)
+    mean, log_var = torch.randn(runs, LAYOUT.size, generator=g), torch.randn(runs, LAYOUT.size, generator=g)
+    return mean, log_var, torch.randn(runs, draws, LAYOUT.size, generator=g)
+
+
+@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 7)])
+def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int) -> None:
+    def gradients(device: str) -> tuple[torch.Tensor, ...]:
+        mean, log_var, noise = (part.to(device) for part in made(runs, draws))
+        mean, log_var = mean.requires_grad_(), log_var.requires_grad_()
+        drawn = draw_params(LAYOUT, mean, log_var.exp(), noise)
+        value = sum((values.sin() * values.cos().cumsum(1)).sum() for values in drawn.values())
+        assert isinstance(value, torch.Tensor)
+        found = torch.autograd.grad(value, (mean, log_var))
+        return tuple(part.detach().cpu() for part in (*drawn.values(), *found))
+
+    for ours, plain in zip(gradients("cuda"), gradients("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_kl_and_its_gradient_are_those_of_torch(shared: bool) -> None:
+    def values(device: str) -> tuple[torch.Tensor, ...]:
+        mean, log_var, noise = (part.to(device) for part in made(4, 2))
+        mean, log_var = mean.requires_grad_(), log_var.requires_grad_()
+        other = Gaussian(LAYOUT, noise[:, 0], noise[:, 1])
+        p = standard_normal(LAYOUT, 0.5).to(device).expand(4) if shared else other
+        value = kl(Gaussian(LAYOUT, mean, log_var), p)
+        found = torch.autograd.grad((value * torch.arange(4, device=device)).sum(), (mean, log_var))
+        return tuple(part.detach().cpu() for part in (value, *found))
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
