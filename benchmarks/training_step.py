@@ -42,12 +42,12 @@ def step(estimator: str, draws: int) -> Callable[[], object]:
     data = dataset(x, torch.randint(0, 10, (2560,), generator=g))
     prior = model.prior({"all": 10})
     mean, log_var = 0.1 * torch.randn(prior.mean.shape, generator=g), torch.full_like(prior.mean, -6)
-    generators = Rng((0,)).generators()
+    rng = Rng((0,))
     if estimator == "plain":
-        one = Eager(LogLikelihood(model, prior.layout), (mean.requires_grad_(),), data, 1e-3, generators)
+        one = Eager(LogLikelihood(model, prior.layout), (mean.requires_grad_(),), data, 1e-3, rng)
     else:
         elbo = Elbo(model, prior, draws, estimator)  # type: ignore[arg-type]
-        one = Eager(elbo, (mean.requires_grad_(), log_var.requires_grad_()), data, 1e-3, generators)
+        one = Eager(elbo, (mean.requires_grad_(), log_var.requires_grad_()), data, 1e-3, rng)
     index = torch.randperm(2560, generator=g)[:256][None]
     return lambda: one(index)
 

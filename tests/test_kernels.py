@@ -52,3 +52,29 @@ def test_kl_and_its_gradient_are_those_of_torch(shared: bool) -> None:
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
+
+
+def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> None:
+    seeds = torch.tensor([12345678901234567, 3, 2**62 + 5], device="cuda")
+    first, second = (
+        kernels.normal(seeds, torch.tensor(step, device="cuda"), 100_003).double().cpu() for step in (1, 2)
+    )
+    noise = torch.cat([first, second])
+    assert noise.mean(1).abs().max() < 0.015
+    assert (noise.var(1) - 1).abs().max() < 0.025
+    assert (noise.pow(4).mean(1) - 3).abs().max() < 0.15
+    assert torch.corrcoef(noise).triu(1).abs().max() < 0.015
+    assert kernels.normal(seeds, torch.tensor(1, device="cuda"), 100_003).cpu().double().equal(first)
+    assert kernels.normal(seeds[1:2], torch.tensor(1, device="cuda"), 100_003).cpu().double().equal(first[1:2])
+    assert torch.unique(first[0]).numel() > 99_000
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_pixels_are_gathered_and_scaled(shared: bool) -> None:
+    g = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 256, (3, 50, 7, 9), generator=g, dtype=torch.uint8)
+    values = values[0].expand(3, 50, 7, 9) if shared else values
+    index = torch.randint(0, 50, (3, 11), generator=g)
+    expected = torch.stack([values[run][index[run]] for run in range(3)]).float() / 255
+    on_gpu = values[0].cuda().expand(3, 50, 7, 9) if shared else values.cuda()
+    torch.testing.assert_close(kernels.pixels(on_gpu, index.cuda()).cpu(), expected)

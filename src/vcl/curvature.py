@@ -22,10 +22,11 @@ from vcl.errors import VclError, unknown
 from vcl.forward import evaluate_thetas
 from vcl.layout import Layout, Params
 from vcl.models.base import Model
+from vcl.noise import draw_noise
 from vcl.optimise import weight_of_each
 from vcl.rng import Rng
 from vcl.rows import square_gradients
-from vcl.step import draw_noise, gather
+from vcl.step import gather
 
 Kind = Literal["empirical", "true", "hessian"]
 KINDS: tuple[Kind, ...] = ("empirical", "true", "hessian")

@@ -19,9 +19,9 @@ triton: Any = import_module("triton") if find_spec("triton") else None
 BLOCK = 1024
 
 
-def usable(values: Tensor) -> bool:
+def usable(values: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     """Whether these kernels can work on ``values``."""
-    return triton is not None and values.is_cuda and values.dtype == torch.float32
+    return triton is not None and values.is_cuda and values.dtype == dtype
 
 
 if triton is not None:
@@ -94,6 +94,28 @@ if triton is not None:
         moved = tl.load(value + at, inside) + scale_m * new_m / (tl.sqrt(new_v) / scale_v + eps)
         tl.store(value + at, moved, inside)
 
+    @triton.jit
+    def _normal(noise, seeds, step, size, quarter, blocks, BLOCK: tl.constexpr):
+        run = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        place = at.to(tl.uint32)
+        counted = tl.load(step).to(tl.uint32) + place * 0
+        a, b, c, d = tl.philox(tl.load(seeds + run), place, counted, place * 0, place * 0)
+        one, two = tl.pair_uniform_to_normal(tl.uint_to_uniform_float(a), tl.uint_to_uniform_float(b))
+        three, four = tl.pair_uniform_to_normal(tl.uint_to_uniform_float(c), tl.uint_to_uniform_float(d))
+        first = noise + run * size
+        tl.store(first + at, one, at < quarter)
+        tl.store(first + quarter + at, two, (at < quarter) & (quarter + at < size))
+        tl.store(first + 2 * quarter + at, three, (at < quarter) & (2 * quarter + at < size))
+        tl.store(first + 3 * quarter + at, four, (at < quarter) & (3 * quarter + at < size))
+
+    @triton.jit
+    def _pixels(x, values, index, width, blocks, batch, runs_apart, BLOCK: tl.constexpr):
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        example = (row // batch) * runs_apart + tl.load(index + row) * width
+        tl.store(x + row * width + at, tl.load(values + example + at, at < width).to(tl.float32) / 255, at < width)
+
 
 def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Tensor:
     """mu + sigma * noise of the coordinates from ``first`` on: mean, var [R, D]; noise [R, S, D] -> [R, S, size]."""
@@ -138,6 +160,27 @@ def adam(
     _adam[(_blocks(value.numel()),)](
         value, m, v, g, lr, count, value.numel(), log(b1), log(b2), b1, b2, eps, BLOCK=BLOCK
     )
+
+
+def normal(seeds: Tensor, step: Tensor, size: int) -> Tensor:
+    """Standard normals [R, size] that follow from (seed of the run; step, place): seeds [R] and step [] are int64."""
+    noise = torch.empty(len(seeds), size, device=seeds.device)
+    quarter = -(-size // 4)
+    blocks = _blocks(quarter)
+    if size:
+        _normal[(len(seeds) * blocks,)](noise, seeds, step, size, quarter, blocks, BLOCK=BLOCK)
+    return noise
+
+
+def pixels(values: Tensor, index: Tensor) -> Tensor:
+    """values[r, index[r]] / 255 for uint8 values [R, N, ...], which runs may share, and index [R, B]."""
+    x = torch.empty(*index.shape, *values.shape[2:], device=values.device)
+    width = x[0, 0].numel()
+    blocks = _blocks(width)
+    _pixels[(index.numel() * blocks,)](
+        x, values, index.contiguous(), width, blocks, index.shape[1], values.stride(0), BLOCK=BLOCK
+    )
+    return x
 
 
 def _blocks(size: int, block: int = BLOCK) -> int:

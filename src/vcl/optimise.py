@@ -130,7 +130,7 @@ def climb(
         data = ready(data)  # it is the same batch at every step
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
-    take = make_step(objective, parameters, data, settings.lr, rng.at("noise").generators(device))
+    take = make_step(objective, parameters, data, settings.lr, rng.at("noise"))
     done = 0
     for epoch in range(1, settings.epochs + 1):
         # A whole-data batch has no order, so none is drawn and nothing is gathered.

@@ -12,8 +12,8 @@ from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, 
 from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Params
 from vcl.models.base import Model
+from vcl.noise import draw_noise
 from vcl.rng import Rng
-from vcl.step import draw_noise
 
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""

@@ -26,7 +26,11 @@ class Rng(NamedTuple):
 
     def generators(self, device: torch.device | str = "cpu") -> tuple[torch.Generator, ...]:
         """One fresh generator per run."""
-        return tuple(torch.Generator(device).manual_seed(self._number(seed)) for seed in self.seeds)
+        return tuple(torch.Generator(device).manual_seed(number) for number in self.numbers())
+
+    def numbers(self) -> tuple[int, ...]:
+        """One number below 2^63 per run, for a generator of another make."""
+        return tuple(self._number(seed) for seed in self.seeds)
 
     def per_run(self, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
         """``draw`` called with each run's own generator (on the CPU), stacked to [R, ...]."""

@@ -7,8 +7,11 @@ from typing import NamedTuple, Protocol, final
 import torch
 from torch import Tensor
 
+from vcl import kernels
 from vcl.adam import make_adam
 from vcl.data import Data
+from vcl.noise import make_noise
+from vcl.rng import Rng
 
 
 class Objective(Protocol):
@@ -43,11 +46,12 @@ class Eager:
         parameters: tuple[Tensor, ...],
         data: Data,
         lr: float,
-        generators: tuple[torch.Generator, ...],
+        rng: Rng,
     ) -> None:
-        self.objective, self.parameters, self.data, self.generators = objective, parameters, data, generators
+        self.objective, self.parameters, self.data = objective, parameters, data
         self.device = parameters[0].device
         self.adam = make_adam(parameters, lr)
+        self.noise = make_noise(rng, parameters[0])
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -56,7 +60,7 @@ class Eager:
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
         batch = self.data if index is None else gather(self.data, index)
-        noise = draw_noise(self.objective.noise(batch), self.generators, self.parameters[0])
+        noise = self.noise.draw(self.objective.noise(batch))
         value = self.objective(self.parameters, batch, self.data.size, noise)
         gradients = torch.autograd.grad(value.sum(), self.parameters)
         self.adam.step(gradients)
@@ -103,7 +107,7 @@ class Captured:
 
     def _capture(self, index: Tensor | None) -> tuple[torch.cuda.CUDAGraph, Tensor | None, Step]:
         graph = torch.cuda.CUDAGraph()
-        for generator in self.eager.generators:
+        for generator in self.eager.noise.generators:
             graph.register_generator_state(generator)
         slot = None if index is None else index.clone()
         with torch.cuda.graph(graph):
@@ -116,17 +120,19 @@ def make_step(
     parameters: tuple[Tensor, ...],
     data: Data,
     lr: float,
-    generators: tuple[torch.Generator, ...],
+    rng: Rng,
 ) -> Eager | Captured:
     """How steps are taken: captured on a GPU, eager elsewhere."""
-    eager = Eager(objective, parameters, data, lr, generators)
+    eager = Eager(objective, parameters, data, lr, rng)
     return Captured(eager) if eager.device.type == "cuda" else eager
 
 
 def gather(data: Data, index: Tensor) -> Data:
     """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values."""
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
-    return Data(rows_at(data.x, index), rows_at(data.y, index), source, data.sources)
+    pixels = data.x.dtype == torch.uint8 and kernels.usable(data.x, torch.uint8) and data.x[0].is_contiguous()
+    x = kernels.pixels(data.x, index) if pixels else rows_at(data.x, index)
+    return Data(x, rows_at(data.y, index), source, data.sources)
 
 
 def rows_at(values: Tensor, index: Tensor) -> Tensor:
@@ -137,11 +143,3 @@ def rows_at(values: Tensor, index: Tensor) -> Tensor:
         first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
         picked = values.flatten(0, 1).index_select(0, (index + first[:, None]).flatten())
     return picked.view(*index.shape, *values.shape[2:])
-
-
-def draw_noise(size: int, generators: tuple[torch.Generator, ...], like: Tensor) -> Tensor:
-    """Standard normals [R, size], each run's from its own generator."""
-    noise = torch.empty(len(generators), size, dtype=like.dtype, device=like.device)
-    for row, generator in zip(noise, generators, strict=True):
-        row.normal_(generator=generator)
-    return noise

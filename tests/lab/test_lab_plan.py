@@ -113,11 +113,12 @@ def test_seeds_given_twice_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["vcl-restart", "vcl-restart-random"])
-def test_a_restarted_vcl_begins_every_fit_anew_and_cools_to_its_end(name: str) -> None:
+def test_a_restarted_vcl_begins_every_task_anew_and_cools_to_its_end(name: str) -> None:
     made = make_plan("permuted-mnist", name, "paper", None, "cpu")
     method = made.build(made.methods[0])
+    # A coreset is fitted in few steps, which do not suffice to come back from a new start.
+    assert (method.project.start, method.refit.start) == ("restart", "continue")
     for project in (method.project, method.refit):
-        assert project.start == "restart"
         assert project.ascent.schedule == "cosine"
         assert (project.draws, project.ascent.lr, project.estimator) == (4, 5e-3, "weights")
         assert project.init_var == 1e-4

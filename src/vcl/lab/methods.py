@@ -66,7 +66,7 @@ def variational(s: Settings, how: Ascent) -> VariationalKL:
 
 def vcl(s: Settings, choose: CoresetRule, predictive: Predictive | None = None) -> Method[Any]:
     """VCL with a coreset rule."""
-    refit = variational(s, coreset_ascent(s))
+    refit = replace(variational(s, coreset_ascent(s)), start=s.coreset_start)
     return Method(variational(s, ascent(s)), choose, refit, predictive or s.predictive)
 
 

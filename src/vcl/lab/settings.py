@@ -40,6 +40,8 @@ class Settings:
     draws: int = 10
     estimator: Literal["local", "weights"] = "weights"
     start: Literal["continue", "restart"] = "continue"
+    coreset_start: Literal["continue", "restart"] = "continue"
+    """Where the fit of a coreset starts; its steps are few, so few methods can afford to begin anew."""
     init_var: float = exp(-6)
     init_sd: float = 0.1
     prior_var: float = 1.0

@@ -1,0 +1,65 @@
+"""Standard normal numbers for the steps of a fit: each run's from its own seed, new at every step."""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from vcl import kernels
+from vcl.rng import Rng
+
+
+class Noise(Protocol):
+    """A source of noise for R runs."""
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The generators that a captured step must know of."""
+        ...
+
+    def draw(self, size: int) -> Tensor:
+        """The next standard normals [R, size]."""
+        ...
+
+
+@final
+class TorchNoise:
+    """From torch's generators, one a run."""
+
+    def __init__(self, rng: Rng, like: Tensor) -> None:
+        self.generators, self.like = rng.generators(like.device), like
+
+    def draw(self, size: int) -> Tensor:
+        """The next standard normals [R, size]."""
+        return draw_noise(size, self.generators, self.like)
+
+
+@final
+class KernelNoise:
+    """On a GPU, by one kernel for all runs: Philox, counted by (seed of the run; step, place)."""
+
+    generators: tuple[torch.Generator, ...] = ()
+
+    def __init__(self, rng: Rng, like: Tensor) -> None:
+        self.seeds = torch.tensor(rng.numbers(), dtype=torch.int64, device=like.device)
+        self.step = torch.zeros((), dtype=torch.int64, device=like.device)
+
+    def draw(self, size: int) -> Tensor:
+        """The next standard normals [R, size]."""
+        self.step.add_(1)
+        return kernels.normal(self.seeds, self.step, size)
+
+
+def make_noise(rng: Rng, like: Tensor) -> Noise:
+    """The kernel where it can be used."""
+    return KernelNoise(rng, like) if kernels.usable(like) else TorchNoise(rng, like)
+
+
+def draw_noise(size: int, generators: tuple[torch.Generator, ...], like: Tensor) -> Tensor:
+    """Standard normals [R, size], each run's from its own generator."""
+    noise = torch.empty(len(generators), size, dtype=like.dtype, device=like.device)
+    for row, generator in zip(noise, generators, strict=True):
+        row.normal_(generator=generator)
+    return noise

@@ -1,0 +1,59 @@
+"""What is published follows from the tables beside it."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+from vcl.lab.paper.item import StreamItem
+from vcl.lab.paper.items import ITEMS
+from vcl.lab.paper.table import ends, read_lines
+from vcl.lab.results import methods, read_csv
+
+ROOT = Path(__file__).parents[2]
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("results_paper", ROOT / "results" / "paper.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_document_is_what_the_tables_make_of_it() -> None:
+    assert (ROOT / "docs" / "reproduction.md").read_text() == script().document()
+
+
+def test_the_table_is_what_the_published_rows_make_of_it() -> None:
+    folder = ROOT / "results" / "paper"
+    lines = {(line.item, line.what): line for line in read_lines(folder / "table.csv")}
+    seen = 0
+    for item in ITEMS:
+        if isinstance(item, StreamItem) and (folder / item.name).is_dir():
+            rows = read_csv(folder / item.name / "rows.csv")
+            for name in methods(rows):
+                last = max(row.after for row in rows if row.method == name)
+                mine = [row for row in rows if row.method == name and row.after == last]
+                by_seed: dict[int, list[float]] = {}
+                for row in mine:
+                    by_seed.setdefault(row.seed, []).append(100 * row.value)
+                means = [sum(values) / len(values) for values in by_seed.values()]
+                line = lines[item.name, name]
+                assert abs(float(line.ours) - sum(means) / len(means)) < 0.006
+                assert line.seeds == len(means)
+                if len({row.after for row in rows}) == last:
+                    assert abs(sum(ends(rows, name).values()) / len(means) - float(line.ours)) < 0.006
+                seen += 1
+    assert seen > 20
+
+
+def test_every_part_names_its_command_machine_versions_and_time() -> None:
+    for part in json.loads((ROOT / "results" / "paper" / "parts.json").read_text()):
+        assert part["finished"]
+        assert part["command"].startswith("vcl paper ")
+        assert part["seconds"] > 0
+        assert part["device"]
+        assert part["torch"]
+        assert part["description"]["version"]
