@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from vcl.data import Data
+from vcl.lab.discriminative import network
 from vcl.lab.experiments import EXPERIMENTS, Experiment
 from vcl.lab.plan import Plan, make_plan
-from vcl.lab.runner import network
 from vcl.lab.settings import PRESETS, check
 from vcl.lab.streams import Arrays, Stream
 from vcl.recursion import Task

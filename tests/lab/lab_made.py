@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from vcl.errors import VclError
 from vcl.lab import cli
 from vcl.lab.datasets import places
+from vcl.lab.discriminative import METRICS
 from vcl.lab.results import Row
-from vcl.lab.runner import METRICS
 from vcl.lab.streams import Arrays
 from vcl.layout import Layout
 from vcl.projections import Point

@@ -21,10 +21,11 @@ from vcl import __version__
 from vcl.errors import NonFiniteError
 from vcl.lab import cli, session
 from vcl.lab.datasets import names as dataset_names
+from vcl.lab.discriminative import DISCRIMINATIVE, METRICS
 from vcl.lab.experiments import EXPERIMENTS
 from vcl.lab.methods import METHODS
 from vcl.lab.results import Row, final, matrix, methods, read_csv
-from vcl.lab.runner import METRICS, Done
+from vcl.lab.runner import Done
 
 FILES = ["average-accuracy.png", "average-accuracy.svg", "rows.csv", "run.json", "table.md"]
 
@@ -343,7 +344,7 @@ def test_ctrl_c_keeps_what_was_finished(
     rows = [Row("vcl", 0, 1, 1, "accuracy", 0.5)]
 
     def interrupted(*_: object) -> Iterator[Done]:
-        yield Done("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE)
+        yield Done("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "run_method", interrupted)

@@ -12,8 +12,9 @@ from lab_made import images
 from vcl.errors import VclError
 from vcl.lab.datasets import load
 from vcl.lab.experiments import EXPERIMENTS, experiment
+from vcl.lab.kind import Run
 from vcl.lab.methods import METHODS, method
-from vcl.lab.plan import Plan, Run, make_plan
+from vcl.lab.plan import Plan, make_plan
 from vcl.lab.results import Row
 from vcl.lab.runner import run_method
 from vcl.lab.session import describe

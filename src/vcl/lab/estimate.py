@@ -13,12 +13,10 @@ from rich.table import Table
 
 from vcl.data import Data, dataset
 from vcl.errors import VclError
-from vcl.lab.methods import MethodEntry
+from vcl.lab.kind import Kind, MethodEntry
 from vcl.lab.plan import Plan
-from vcl.lab.runner import network
-from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream
-from vcl.models import Network
+from vcl.models.base import Model
 from vcl.projections import Projection, Target
 from vcl.recursion import Method, Task
 from vcl.rng import Rng
@@ -104,8 +102,8 @@ def check_methods(plan: Plan, data: Arrays) -> None:
     tasks = [(task.train.size, task.heads) for task in stream]
     for entry in plan.methods:
         fits(plan.build(entry), [size for size, _ in tasks], entry.climbs)
-        model = network(plan.settings_of(entry), stream.shape)
-        largest = max(model.layout(heads).size for _, heads in tasks)
+        model = plan.experiment.kind.model(plan.settings_of(entry), stream.shape)
+        largest = max(model.prior(heads).layout.size for _, heads in tasks)
         if entry.most_parameters is not None and largest > entry.most_parameters:
             raise VclError(
                 f"{entry.name} takes networks of up to {entry.most_parameters} parameters a task, and this one has "
@@ -132,18 +130,19 @@ def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list
 def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
     settings, seeds = plan.settings_of(entry), tuple(run.seed for run in plan.runs(entry))
     stream = plan.experiment.stream(data.to(plan.device), settings, Rng(seeds))
-    task, model = stream.make(0), network(settings, stream.shape)
+    kind = plan.experiment.kind
+    task, model = stream.make(0), kind.model(settings, stream.shape)
     # The other tasks are about as large as the first.
     planned = fits(plan.build(entry), [task.train.size] * stream.size, entry.climbs)
     kinds = {fit.kind: fit for fit in planned}
     cost = {kind: _step_seconds(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
     seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
     draws = settings.draws if entry.draws else 1
-    gigabytes = _gigabytes(settings, len(seeds), draws, task, stream, planned)
+    gigabytes = _gigabytes(kind, settings, len(seeds), draws, task, stream, planned)
     return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, gigabytes)
 
 
-def _step_seconds(fit: Fit, task: Task, model: Network, rng: Rng) -> float:
+def _step_seconds(fit: Fit, task: Task, model: Model, rng: Rng) -> float:
     """Seconds a step, by taking a few: within one epoch if an epoch has several, else one an epoch, as in the fit."""
     prior, runs = model.prior(task.heads), len(rng.seeds)
     q = fit.project.initial(prior.to(task.train.x.device).expand(runs))
@@ -167,13 +166,13 @@ def _step_seconds(fit: Fit, task: Task, model: Network, rng: Rng) -> float:
     return max(timed(2 * TRIAL) - timed(TRIAL), 1e-6) / TRIAL
 
 
-def _gigabytes(s: Settings, runs: int, draws: int, task: Task, stream: Stream, planned: list[Fit]) -> float:
-    parameters = network(s, stream.shape).prior(task.heads).layout.size
+def _gigabytes(kind: Kind, s: Any, runs: int, draws: int, task: Task, stream: Stream, planned: list[Fit]) -> float:
+    parameters: int = kind.model(s, stream.shape).prior(task.heads).layout.size
     # q_{t-1}, the fit, its gradient and Adam's two moments, each a mean and a log variance; and q_t by head.
-    beliefs = runs * parameters * 4 * 2 * (5 + (stream.size if s.predictive == "per-head" else 1))
+    beliefs: int = runs * parameters * 4 * 2 * (5 + (stream.size if s.predictive == "per-head" else 1))
     batch = max((fit.batch for fit in planned), default=1)
     # Mean, deviation, noise and output of a layer, and the gradients of two of them.
-    activations = runs * draws * batch * sum(s.hidden) * 4 * 6
+    activations: int = runs * draws * batch * kind.units(s) * 4 * 6
     data = _bytes(task.train) * 2 + _bytes(task.test) * stream.size
     return (beliefs + activations + data) / 1e9
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
 from vcl.curvature import Curvature
 from vcl.errors import unknown
+from vcl.lab.kind import MethodEntry
 from vcl.lab.settings import Settings
 from vcl.optimise import Ascent
 from vcl.projections import (
@@ -24,24 +24,6 @@ from vcl.projections import (
     VariationalKL,
 )
 from vcl.recursion import Method, Predictive
-
-
-class MethodEntry(NamedTuple):
-    """A name for the command line, what it is, and how to build it from settings."""
-
-    name: str
-    about: str
-    build: Callable[[Settings], Method[Any]]
-    draws: bool = True
-    """Whether prediction averages over draws of the belief; otherwise it takes the belief's mean."""
-    takes_lambda: bool = False
-    """Whether the weight of the past must be chosen."""
-    climbs: bool = True
-    """Whether its fits are steps of an optimiser, which a dry run can time one by one."""
-    most_parameters: int | None = None
-    """The largest network that it can take, if there is a limit."""
-    settings: Mapping[str, Any] = MappingProxyType({})
-    """What it does differently in every experiment."""
 
 
 def ascent(s: Settings) -> Ascent:
@@ -173,9 +155,9 @@ METHODS: tuple[MethodEntry, ...] = (
 )
 
 
-def method(name: str) -> MethodEntry:
+def method(name: str, methods: Sequence[MethodEntry] = METHODS) -> MethodEntry:
     """The method of this name."""
-    for entry in METHODS:
+    for entry in methods:
         if entry.name == name:
             return entry
-    raise unknown("method", name, [entry.name for entry in METHODS])
+    raise unknown("method", name, [entry.name for entry in methods])

@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from vcl.errors import VclError, unknown
 from vcl.lab.experiments import Experiment, experiment
-from vcl.lab.methods import METHODS, MethodEntry, method, with_lambda
+from vcl.lab.kind import MethodEntry, Run
+from vcl.lab.methods import method, with_lambda
 from vcl.lab.results import label
 from vcl.lab.settings import ALIASES, PRESETS, Preset, Settings, override
 from vcl.recursion import Method
 
 Grid = Mapping[str, tuple[float, ...]]
 """The lambdas to try, by method."""
-
-
-class Run(NamedTuple):
-    """One row of the stack: what its results are called, its seed, and its lambda where it comes from a grid."""
-
-    label: str
-    seed: int
-    lam: float | None
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,7 @@ def make_plan(
     names = [part.strip() for part in methods.split(",") if part.strip()]
     if not names or len(set(names)) != len(names):
         raise VclError(f"--method {methods!r} must name at least one method, each once, with commas between.")
-    entries = tuple(method(part) for part in names)
+    entries = tuple(method(part, chosen.kind.methods) for part in names)
     known = next((known for known in PRESETS if known == preset), None)
     if known is None:
         raise unknown("preset", preset, PRESETS)
@@ -120,7 +113,7 @@ def make_grid(text: str, entries: Sequence[MethodEntry], chosen: Experiment) -> 
     if not takers:
         raise VclError(
             f"none of {', '.join(e.name for e in entries)} takes a lambda, so there is no grid to try; those that do: "
-            f"{', '.join(e.name for e in METHODS if e.takes_lambda)}."
+            f"{', '.join(e.name for e in chosen.kind.methods if e.takes_lambda)}."
         )
     if values == "paper":
         missing = [entry.name for entry in takers if entry.name not in chosen.grids]

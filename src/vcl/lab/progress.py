@@ -16,9 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from vcl.lab.results import matrix, methods, summarise
+from vcl.lab.results import final_score, methods
 from vcl.lab.runner import Done
-from vcl.metrics import average_accuracy
 from vcl.optimise import Progress as Epoch
 
 
@@ -100,12 +99,11 @@ class _Bars:
 
 def summary_line(done: Done) -> str:
     """One finished task in one line; of a grid of lambdas, the best so far."""
-    now = {name: summarise(100 * average_accuracy(matrix(done.rows, name))[:, -1]) for name in methods(done.rows)}
+    score = done.score
+    now = {name: final_score(done.rows, name, score.metric) for name in methods(done.rows)}
     best = max(now, key=lambda name: now[name].mean)
-    mean, error, seeds = now[best]
-    spread = f" ± {error:.1f}" if seeds > 1 else ""
     which = f" with {best}, the best of {len(now)}" if len(now) > 1 else ""
     return (
         f"{done.method}: task {done.number} of {done.tasks} ({done.task}) in {done.seconds:.1f} s, "
-        f"average accuracy so far {mean:.1f}{spread} %{which}"
+        f"{score.name} so far {score.text(now[best].mean, now[best].error)}{which}"
     )

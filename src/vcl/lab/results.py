@@ -112,6 +112,11 @@ def summarise(values: Tensor) -> Summary:
     return Summary(float(values.mean()), error, n)
 
 
+def final_score(rows: Sequence[Row], method: str, metric: str) -> Summary:
+    """A metric after the last task, averaged over the tasks so far."""
+    return summarise(matrix(rows, method, metric)[:, -1].nanmean(-1))
+
+
 def final(rows: Sequence[Row], method: str) -> dict[str, Summary]:
     """The measures after the last task: what a table shows of a method."""
     A = matrix(rows, method)
@@ -119,8 +124,5 @@ def final(rows: Sequence[Row], method: str) -> dict[str, Summary]:
         "average accuracy": summarise(average_accuracy(A)[:, -1]),
         "forgetting": summarise(forgetting(A)),
         "backward transfer": summarise(backward_transfer(A)),
-        **{
-            name: summarise(matrix(rows, method, name)[:, -1].nanmean(-1))
-            for name in ("log predictive", "calibration error", "Brier score")
-        },
+        **{name: final_score(rows, method, name) for name in ("log predictive", "calibration error", "Brier score")},
     }

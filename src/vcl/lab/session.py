@@ -20,7 +20,7 @@ from vcl import __version__
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.estimate import check_methods
-from vcl.lab.figures import average_accuracy, lambda_grid
+from vcl.lab.figures import lambda_grid
 from vcl.lab.folder import RunFolder, write_atomic
 from vcl.lab.plan import Plan
 from vcl.lab.progress import watching
@@ -91,17 +91,17 @@ def show(
     plan: Plan, about: dict[str, Any], seconds: float, folder: RunFolder, console: Console, before: str = ""
 ) -> None:
     """The table and the figures of the rows in ``folder``, there and on the console; ``before`` opens the document."""
-    paper = plan.paper()
-    lines = tables.cells(folder.rows, paper)
+    paper, kind = plan.paper(), plan.experiment.kind
+    lines = kind.table.cells(folder.rows, paper)
     title = f"{plan.experiment.name}, preset {plan.preset}, after {plan.settings.tasks} tasks"
-    note = tables.explain(folder.rows, paper)
+    note = kind.table.explain(folder.rows, paper)
     made = f"`{about['command']}`, vcl {__version__}, torch {torch.__version__}, {about['device']}, {seconds:.0f} s"
-    text = f"# {title}\n\n{before}{tables.markdown(lines)}\n{note}\n\nMade by {made}.\n"
+    text = f"# {title}\n\n{before}{tables.markdown(lines, kind.table.columns)}\n{note}\n\nMade by {made}.\n"
     write_atomic(folder.path / "table.md", text)
-    figures = average_accuracy.draw(folder.rows, title, paper, folder.path / "average-accuracy")
+    figures = kind.draw(folder.rows, title, paper, folder.path)
     if any(len(lams) > 1 for lams in plan.grid.values()):
         figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, folder.path / "lambda") + figures
-    console.print(tables.terminal(title, lines))
+    console.print(tables.terminal(title, lines, kind.table.columns))
     console.print(note, soft_wrap=True, highlight=False)
     console.print(
         f"{seconds:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import exp, inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vcl.errors import VclError, unknown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Preset = Literal["paper", "quick", "smoke"]
 PRESETS: tuple[Preset, ...] = ("paper", "quick", "smoke")
@@ -91,9 +94,12 @@ ALIASES = {"lambda": "lam"}
 """Names on the command line that Python keeps for itself."""
 
 
-def override(settings: Settings, pairs: Sequence[str]) -> Settings:
-    """``settings`` with ``key=value`` pairs applied and checked."""
-    kinds = typing.get_type_hints(Settings)
+S = TypeVar("S", bound="DataclassInstance")
+
+
+def override(settings: S, pairs: Sequence[str]) -> S:
+    """``settings`` (of any kind of experiment) with ``key=value`` pairs applied and checked."""
+    kinds = typing.get_type_hints(type(settings))
     changes: dict[str, Any] = {}
     for pair in pairs:
         given, equals, text = pair.partition("=")
@@ -101,33 +107,33 @@ def override(settings: Settings, pairs: Sequence[str]) -> Settings:
         if not equals:
             raise VclError(f"--set {pair!r} is not of the form key=value, such as --set epochs=20.")
         if key not in kinds:
-            raise unknown("setting", key, [*ALIASES, *(field.name for field in fields(Settings))])
+            raise unknown("setting", key, [*ALIASES, *kinds])
         changes[key] = _parse(given, text, kinds[key])
     changed = replace(settings, **changes)
     check(changed)
     return changed
 
 
-def check(settings: Settings) -> None:
-    """Raise one clear sentence unless every value can be run."""
+def check(settings: DataclassInstance) -> None:
+    """Raise one clear sentence unless every value can be run. The same name has the same limits in every kind."""
+    values = vars(settings)
     for name in AT_LEAST_ONE:
-        if getattr(settings, name) < 1:
-            raise VclError(f"{name} is {getattr(settings, name)}; give at least 1.")
+        if values.get(name, 1) < 1:
+            raise VclError(f"{name} is {values[name]}; give at least 1.")
     for name in ABOVE_ZERO:
-        value = getattr(settings, name)
-        if value is not None and not 0 < value < inf:
-            raise VclError(f"{name} is {value}; give a number above 0.")
-    if not 0 <= settings.average <= 1:
-        raise VclError(f"average is {settings.average}; give a share of the steps, from 0 (none) to 1 (all).")
-    if settings.particles < 2:
-        raise VclError(f"particles is {settings.particles}; give at least 2.")
-    if not 0 <= settings.lam < inf:
-        raise VclError(f"lambda is {settings.lam}; give a number from 0 (which forgets) up.")
-    if settings.order and sorted(settings.order) != list(range(settings.tasks)):
-        wanted = ",".join(str(number) for number in range(settings.tasks))
-        raise VclError(f"order is {settings.order}; name each of {wanted} once, in the order that you want.")
-    if not settings.hidden or min(settings.hidden) < 1:
-        raise VclError(f"hidden is {settings.hidden}; give at least one layer of at least 1 unit, such as 100,100.")
+        if values.get(name) is not None and not 0 < values[name] < inf:
+            raise VclError(f"{name} is {values[name]}; give a number above 0.")
+    if not 0 <= values["average"] <= 1:
+        raise VclError(f"average is {values['average']}; give a share of the steps, from 0 (none) to 1 (all).")
+    if values.get("particles", 2) < 2:
+        raise VclError(f"particles is {values['particles']}; give at least 2.")
+    if not 0 <= values["lam"] < inf:
+        raise VclError(f"lambda is {values['lam']}; give a number from 0 (which forgets) up.")
+    if values["order"] and sorted(values["order"]) != list(range(values["tasks"])):
+        wanted = ",".join(str(number) for number in range(values["tasks"]))
+        raise VclError(f"order is {values['order']}; name each of {wanted} once, in the order that you want.")
+    if not values["hidden"] or min(values["hidden"]) < 1:
+        raise VclError(f"hidden is {values['hidden']}; give at least one layer of at least 1 unit, such as 100,100.")
 
 
 def _parse(key: str, text: str, kind: Any) -> Any:

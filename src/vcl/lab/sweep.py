@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import nan
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -18,8 +19,9 @@ from vcl.errors import VclError, unknown
 from vcl.lab.estimate import check_methods
 from vcl.lab.figures import lambda_grid
 from vcl.lab.folder import RunFolder
+from vcl.lab.kind import Score
 from vcl.lab.plan import Grid, Plan
-from vcl.lab.results import Row, Summary, final, label
+from vcl.lab.results import Row, Summary, final_score, label
 from vcl.lab.session import describe, finished, run_methods, show
 from vcl.lab.streams import Arrays
 from vcl.rng import Rng
@@ -77,11 +79,11 @@ def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
                 )
 
 
-def choose(rows: Sequence[Row], grid: Grid) -> dict[str, Choice]:
-    """The lambda of each method with the best average accuracy after the last task, meaned over seeds."""
+def choose(rows: Sequence[Row], grid: Grid, metric: str = "accuracy") -> dict[str, Choice]:
+    """The lambda of each method with the best metric after the last task, over all tasks, meaned over seeds."""
     chosen = {}
     for method, lams in grid.items():
-        ends = {lam: final(rows, label(method, lam))["average accuracy"] for lam in lams}
+        ends = {lam: final_score(rows, label(method, lam), metric) for lam in lams}
         best = max(lams, key=lambda lam: ends[lam].mean)
         chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
     return chosen
@@ -92,6 +94,7 @@ def sweep(
 ) -> dict[str, Choice]:
     """Try every lambda, choose, and leave in ``folder`` the test results of what was chosen (or of all, if on test)."""
     check_methods(plan, data)
+    score = plan.experiment.kind.score
     about = {
         **describe(plan, origin),
         "select": {"on": select, "validation": share if select == "validation" else None},
@@ -102,28 +105,29 @@ def sweep(
         check_tasks(plan, rest, share)
         held = folder.part("validation")
         seconds = run_methods(plan, rest, held, console)
-        chosen = choose(held.rows, plan.grid)
+        chosen = choose(held.rows, plan.grid, score.metric)
         lambda_grid.draw(held.rows, f"{plan.experiment.name}, on validation data", {}, folder.path / "lambda")
-        tell(chosen, select, console)
+        tell(chosen, select, score, console)
         plan = replace(plan, grid={method: (choice.lam,) for method, choice in chosen.items()})
         again = run_methods(plan, data, folder, console)
         seconds = {method: round(seconds[method] + again[method], 2) for method in seconds}
     else:
         seconds = run_methods(plan, data, folder, console)
-        chosen = choose(folder.rows, plan.grid)
-        tell(chosen, select, console)
+        chosen = choose(folder.rows, plan.grid, score.metric)
+        tell(chosen, select, score, console)
     folder.describe({**about, "chosen": {m: _record(c) for m, c in chosen.items()}, **finished(seconds)})
-    show(plan, about, sum(seconds.values()), folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen)}\n")
+    show(plan, about, sum(seconds.values()), folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen, score)}\n")
     console.print(WARNINGS[select], soft_wrap=True, highlight=False)
     return chosen
 
 
-def tell(chosen: dict[str, Choice], select: Select, console: Console) -> None:
+def tell(chosen: dict[str, Choice], select: Select, score: Score, console: Console) -> None:
     """What was chosen, and a word where the grid was too narrow."""
     for method, choice in chosen.items():
         edge = "; it is at the edge of the grid, so a wider one may hold a better" if choice.edge else ""
+        value = score.text(choice.accuracy.mean, nan, 2)
         console.print(
-            f"{method}: lambda={choice.lam:g} is best, {100 * choice.accuracy.mean:.2f} % on {select} data{edge}.",
+            f"{method}: lambda={choice.lam:g} is best, {value} on {select} data{edge}.",
             soft_wrap=True,
             highlight=False,
         )
@@ -135,7 +139,7 @@ def _record(choice: Choice) -> dict[str, Any]:
     return {"lambda": choice.lam, "accuracy": accuracy, "edge": choice.edge}
 
 
-def _markdown(chosen: dict[str, Choice]) -> str:
-    lines: list[Any] = ["| method | best lambda | accuracy % where chosen |", "| --- | ---: | ---: |"]
-    lines += [f"| {m} | {c.lam:g} | {100 * c.accuracy.mean:.2f} |" for m, c in chosen.items()]
+def _markdown(chosen: dict[str, Choice], score: Score) -> str:
+    lines: list[Any] = [f"| method | best lambda | {score.name}{score.unit} where chosen |", "| --- | ---: | ---: |"]
+    lines += [f"| {m} | {c.lam:g} | {score.scale * c.accuracy.mean:.2f} |" for m, c in chosen.items()]
     return "\n".join(lines) + "\n"

@@ -40,20 +40,20 @@ def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     return text
 
 
-def terminal(title: str, lines: Sequence[Sequence[str]]) -> Table:
+def terminal(title: str, lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> Table:
     """For people at a terminal."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in COLUMNS:
+    for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for line in lines:
         table.add_row(line[0].replace(LAMBDA, " λ="), *line[1:])  # 80 columns are few
     return table
 
 
-def markdown(lines: Sequence[Sequence[str]]) -> str:
+def markdown(lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
     """For documents."""
-    rule = ["---"] + ["---:"] * (len(COLUMNS) - 1)
-    return "".join(f"| {' | '.join(line)} |\n" for line in (COLUMNS, rule, *lines))
+    rule = ["---"] + ["---:"] * (len(columns) - 1)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (columns, rule, *lines))
 
 
 def _percent(value: Summary) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from vcl.lab.settings import Preset, Settings
+from vcl.lab.discriminative import DISCRIMINATIVE
+from vcl.lab.kind import Kind
+from vcl.lab.settings import Preset
 from vcl.lab.streams import Arrays, Stream
 from vcl.rng import Rng
 
@@ -16,8 +18,10 @@ class Experiment(NamedTuple):
     name: str
     about: str
     dataset: str
-    presets: Mapping[Preset, Settings]
-    stream: Callable[[Arrays, Settings, Rng], Stream]
+    presets: Mapping[Preset, Any]
+    """Settings, of the class that the kind of experiment takes."""
+    stream: Callable[[Arrays, Any, Rng], Stream]
+    kind: Kind = DISCRIMINATIVE
     paper: Mapping[str, float] = {}
     """Average accuracy after the last task that the paper reports, in %, by method."""
     own: Mapping[Preset, Mapping[str, Mapping[str, Any]]] = {}

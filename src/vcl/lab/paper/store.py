@@ -35,8 +35,6 @@ FORMAT = 1
 PART, ROWS, TABLE, STATE = "part.json", "rows.csv", "table.csv", "state.safetensors"
 
 STREAM_SETTINGS = ("tasks", "heads", "order", "train_limit", "test_limit")
-NETWORK_SETTINGS = ("hidden", "prior_var")
-PREDICTION_SETTINGS = ("predict_draws", "predict_estimator")
 
 
 class Loaded(NamedTuple):
@@ -66,16 +64,16 @@ def digest(data: Arrays) -> str:
 def description(plan: Plan, data: Loaded) -> dict[str, Any]:
     """Everything that the numbers of a plan with one method depend on."""
     (entry,) = plan.methods
-    settings = vars(plan.settings_of(entry))
+    settings, kind = vars(plan.settings_of(entry)), plan.experiment.kind
     return {
         "format": FORMAT,
         "version": __version__,
         "experiment": plan.experiment.name,
         "data": data.digest,
         "stream": {name: settings[name] for name in STREAM_SETTINGS},
-        "network": {name: settings[name] for name in NETWORK_SETTINGS},
+        "network": {name: settings[name] for name in kind.network},
         "method": repr(plan.build(entry)),
-        "prediction": {name: settings[name] for name in PREDICTION_SETTINGS} if entry.draws else "the mean",
+        "prediction": {name: settings[name] for name in kind.prediction} if entry.draws else "the mean",
         "matmul": settings["matmul"],
         "runs": [[run.label, run.seed] for run in plan.runs(entry)],
     }

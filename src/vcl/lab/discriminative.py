@@ -1,0 +1,84 @@
+"""To classify: the paper's networks, and their predictions on every task so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+
+from torch import Tensor
+
+from vcl.errors import NonFiniteError
+from vcl.lab import tables
+from vcl.lab.kind import Asked, Kind, Score, Tabled
+from vcl.lab.methods import METHODS
+from vcl.lab.results import Row
+from vcl.lab.settings import Settings
+from vcl.likelihood import Categorical
+from vcl.metrics import accuracy, brier, calibration_error, log_predictive
+from vcl.models import Network, mlp
+from vcl.prediction import predict
+from vcl.projections import Point
+
+METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "accuracy": accuracy,
+    "log predictive": log_predictive,
+    "calibration error": calibration_error,
+    "Brier score": brier,
+}
+
+
+def network(s: Settings, shape: tuple[int, ...]) -> Network:
+    """The paper's network for inputs of this shape."""
+    return Network(mlp(prod(shape), s.hidden), s.hidden[-1], Categorical(), s.prior_var)
+
+
+def evaluate(asked: Asked) -> list[Row]:
+    """Every metric on the test data of every task so far, with the predictive posterior of its head."""
+    settings, entry, state = asked.settings, asked.entry, asked.state
+    rows = []
+    for number, task in enumerate(asked.met, start=1):
+        (source,) = task.test.sources
+        belief = state.predictive[source.head]
+        probabilities = predict(
+            belief if entry.draws else Point(belief.layout, belief.mean),
+            asked.model,
+            task.test.x,
+            source.head,
+            asked.rng.at("evaluate", state.t, number),
+            settings.predict_draws if entry.draws else 1,
+            settings.predict_estimator,
+            chunk=500_000 if asked.device.type == "cpu" else 20_000_000,
+        )
+        if not bool(probabilities.isfinite().all()):  # their argmax would pass for an accuracy
+            raise NonFiniteError(
+                f"task {state.t} ({asked.met[-1].name}): the predictions on task {number} ({task.name}) are not "
+                f"finite; the learning rate {settings.lr:g} is probably too large; lower it, or scale the inputs."
+            )
+        for metric, measure in METRICS.items():
+            values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
+            rows += [
+                Row(run.label, run.seed, state.t, number, metric, value)
+                for run, value in zip(asked.runs, values, strict=True)
+            ]
+    return rows
+
+
+def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
+    """Average accuracy against tasks."""
+    from vcl.lab.figures import average_accuracy
+
+    return average_accuracy.draw(rows, title, paper, path / "average-accuracy")
+
+
+DISCRIMINATIVE = Kind(
+    methods=METHODS,
+    model=network,
+    evaluate=evaluate,
+    units=lambda s: sum(s.hidden),
+    score=Score("accuracy", "average accuracy", 100, " %"),
+    table=Tabled(tables.COLUMNS, tables.cells, tables.explain),
+    draw=draw,
+    network=("hidden", "prior_var"),
+    prediction=("predict_draws", "predict_estimator"),
+)

@@ -1,0 +1,94 @@
+"""What is done with a stream of tasks, to classify or to generate: everything in which the two differ, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+
+from vcl.lab.results import Row
+from vcl.recursion import Method, State, Task
+from vcl.rng import Rng
+
+
+class MethodEntry(NamedTuple):
+    """A name for the command line, what it is, and how to build it from settings."""
+
+    name: str
+    about: str
+    build: Callable[[Any], Method[Any]]
+    draws: bool = True
+    """Whether prediction averages over draws of the belief; otherwise it takes the belief's mean."""
+    takes_lambda: bool = False
+    """Whether the weight of the past must be chosen."""
+    climbs: bool = True
+    """Whether its fits are steps of an optimiser, which a dry run can time one by one."""
+    most_parameters: int | None = None
+    """The largest network that it can take, if there is a limit."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """What it does differently in every experiment."""
+
+
+class Run(NamedTuple):
+    """One row of the stack: what its results are called, its seed, and its lambda where it comes from a grid."""
+
+    label: str
+    seed: int
+    lam: float | None
+
+
+class Asked(NamedTuple):
+    """What there is to evaluate after a task: the tasks met so far (their test data alone) under the state."""
+
+    settings: Any
+    entry: MethodEntry
+    runs: tuple[Run, ...]
+    device: torch.device
+    model: Any
+    state: State[Any]
+    met: Sequence[Task]
+    rng: Rng
+
+
+class Score(NamedTuple):
+    """The one number that lambdas are chosen by and a finished task is told by: the larger the better."""
+
+    metric: str
+    name: str
+    scale: float = 1.0
+    unit: str = ""
+
+    def text(self, mean: float, error: float, digits: int = 1) -> str:
+        """Mean and standard error (which a single seed does not have) for people."""
+        spread = "" if error != error else f" ± {self.scale * error:.{digits}f}"
+        return f"{self.scale * mean:.{digits}f}{spread}{self.unit}"
+
+
+class Tabled(NamedTuple):
+    """How results are tabled: the columns, one line of cells a method, and a sentence on what they are."""
+
+    columns: tuple[str, ...]
+    cells: Callable[[Sequence[Row], Mapping[str, float]], list[tuple[str, ...]]]
+    explain: Callable[[Sequence[Row], Mapping[str, float]], str]
+
+
+class Kind(NamedTuple):
+    """A kind of experiment."""
+
+    methods: tuple[MethodEntry, ...]
+    model: Callable[[Any, tuple[int, ...]], Any]
+    """From settings and the shape of an input."""
+    evaluate: Callable[[Asked], list[Row]]
+    units: Callable[[Any], int]
+    """Values that one row (an example under a draw) passes through, for counting memory."""
+    score: Score
+    table: Tabled
+    draw: Callable[[Sequence[Row], str, Mapping[str, float], Path], list[Path]]
+    """The main figure, from rows, a title, the paper's numbers and a path without ending."""
+    network: tuple[str, ...]
+    """The settings that the network follows from."""
+    prediction: tuple[str, ...]
+    """The settings that the evaluation follows from."""
