@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab.paper import store as store_module
-from vcl.lab.paper.store import Loaded, Store, description, digest, identity
+from vcl.lab.paper.store import Loaded, Store, described, description, digest, identity
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.results import read_csv
 from vcl.lab.runner import Done, run_method
@@ -170,3 +170,23 @@ def test_a_damaged_part_is_one_sentence(store: Store) -> None:
     store.stream(plan("mle"), DATA)
     with pytest.raises(VclError, match=r"part\.json cannot be read .*; delete its folder to compute it anew"):
         spoil(store, "part.json", "{")()
+
+
+def test_a_setting_at_its_default_is_not_in_a_description() -> None:
+    @dataclass(frozen=True)
+    class Before:
+        size: int
+        rate: float = 0.1
+
+    @dataclass(frozen=True)
+    class After:
+        size: int
+        rate: float = 0.1
+        more: Any = None
+        inner: Before = field(default_factory=lambda: Before(1))
+
+    assert described(Before(3)) == {"": "Before", "size": "3"}
+    assert described(After(3)) == {"": "After", "size": "3"}
+    assert described(After(3, 0.2, inner=Before(2))) == {
+        "": "After", "size": "3", "rate": "0.2", "inner": {"": "Before", "size": "2"}
+    }  # fmt: skip

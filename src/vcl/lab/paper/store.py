@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
@@ -72,11 +73,27 @@ def description(plan: Plan, data: Loaded) -> dict[str, Any]:
         "data": data.digest,
         "stream": {name: settings[name] for name in STREAM_SETTINGS},
         "network": {name: settings[name] for name in kind.network},
-        "method": repr(plan.build(entry)),
+        "method": described(plan.build(entry)),
         "prediction": {name: settings[name] for name in kind.prediction} if entry.draws else "the mean",
         "matmul": settings["matmul"],
         "runs": [[run.label, run.seed] for run in plan.runs(entry)],
     }
+
+
+def described(value: Any) -> Any:
+    """A method in words: its parts by name, each with what differs from its defaults.
+
+    So a setting that is added later, with a default that changes nothing, leaves what was computed before as it is.
+    """
+    if not is_dataclass(value):
+        return repr(value)
+    made: dict[str, Any] = {"": type(value).__name__}
+    for field in fields(value):
+        own = getattr(value, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is MISSING or own != default:
+            made[field.name] = described(own)
+    return made
 
 
 def identity(about: Mapping[str, Any]) -> str:
@@ -116,6 +133,7 @@ class Store:
                 write_atomic_bytes(folder / STATE, to_bytes(done.state))
                 self._write(folder, about, seconds, finished=False)
                 watch.task(done)
+        seconds = round(seconds, 3)  # as a later call will read it
         self._write(folder, about, seconds, finished=True)
         (folder / STATE).unlink(missing_ok=True)
         return Kept(folder / ROWS, seconds, True)
@@ -130,7 +148,7 @@ class Store:
         self._write(folder, about, 0.0, finished=False)
         began = perf_counter()
         write_atomic(folder / TABLE, compute(settings, self.device))
-        seconds = perf_counter() - began
+        seconds = round(perf_counter() - began, 3)
         self._write(folder, about, seconds, finished=True)
         self._say(f"{name} in {seconds:.1f} s")
         return Kept(folder / TABLE, seconds, True)
@@ -158,7 +176,7 @@ class Store:
     def _write(self, folder: Path, about: Mapping[str, Any], seconds: float, finished: bool) -> None:
         text = {
             "finished": finished,
-            "seconds": round(seconds, 3),
+            "seconds": seconds,
             "command": self.command,
             "device": device_name(self.device),
             "torch": torch.__version__,
