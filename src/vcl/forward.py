@@ -13,7 +13,7 @@ lose: there theta = mu + sigma * noise is drawn, once for the whole batch. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -35,7 +35,7 @@ Function = Callable[[Params], Tensor]
 
 
 class Plan(NamedTuple):
-    """How each parameter is treated, and how much standard normal noise one draw takes."""
+    """How each parameter is treated (one in neither list is a point), and how much noise one draw of theta takes."""
 
     drawn: tuple[str, ...]
     local: tuple[str, ...]
@@ -43,10 +43,18 @@ class Plan(NamedTuple):
     row_wise: bool
 
 
-def plan(function: Function, params: Params, examples: int, estimator: Estimator, row_wise: bool = False) -> Plan:
+def plan(
+    function: Function,
+    params: Params,
+    examples: int,
+    estimator: Estimator,
+    row_wise: bool = False,
+    points: Collection[str] = (),
+) -> Plan:
     """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
 
-    ``row_wise`` promises a network as :mod:`vcl.rows` describes it, which takes the fast way.
+    ``row_wise`` promises a network as :mod:`vcl.rows` describes it, which takes the fast way. ``points`` are
+    parameters without variance, which are never drawn.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
@@ -58,8 +66,9 @@ def plan(function: Function, params: Params, examples: int, estimator: Estimator
         raise VclError(
             f"the model never uses its parameter {unused[0]!r}, so no data can inform it; remove it from the module."
         )
-    local = [name for name in params if estimator == "local" and recorder.uses[name] == ["linear"]]
-    drawn = [name for name in params if name not in local]
+    random = [name for name in params if name not in points]
+    local = [name for name in random if estimator == "local" and recorder.uses[name] == ["linear"]]
+    drawn = [name for name in random if name not in local]
     units = [size for weight, size in recorder.outputs if weight in local]
     # A bias may be local only where its weight is: otherwise its layer is an ordinary linear layer.
     orphans = [bias for weight, bias in recorder.pairs if bias in local and weight not in local]
@@ -88,24 +97,52 @@ def evaluate_draws(
     var: Tensor,
     noise: Tensor,
     *batch: Tensor,
+    each: tuple[Tensor, ...] = (),
 ) -> Tensor:
-    """``function(params, *batch)`` for R runs and S draws: [R, S, ...].
+    """``function(params, *batch, *each)`` for R runs and S draws: [R, S, ...].
 
-    mean, var [R, D]; noise [R, S, K]; each of ``batch`` [R, ...]. What does not depend on a draw, such as the
-    first layer's moments, is computed once for all of them, because only the noise has an axis of draws.
+    mean, var [R, D]; noise [R, S, K]; each of ``batch`` [R, ...]; each of ``each`` [R, S, ...], such as the noise of
+    latent variables. What does not depend on a draw, such as the first layer's moments or an encoder, is computed once
+    for all of them, because only the noise has an axis of draws.
     """
     if plan.row_wise and not plan.local:
         return theta_rows(function, draw_params(layout, mean, var, noise), *batch)
+    if each and not plan.local:
+        return _points_and_draws(plan, function, layout, mean, var, noise, batch, each)
     means, variances = layout.split(mean), layout.split(var)
     if plan.row_wise:
         return local_rows(function, means, variances, noise, *batch)
 
-    def one_draw(mean: Params, var: Params, noise: Tensor, *batch: Tensor) -> Tensor:
-        return evaluate(plan, lambda params: function(params, *batch), mean, var, noise)
+    def one_draw(mean: Params, var: Params, noise: Tensor, *values: Tensor) -> Tensor:
+        return evaluate(plan, lambda params: function(params, *values), mean, var, noise)
 
     # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
-    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *(None,) * len(batch)), randomness="error")
-    return torch.vmap(draws, randomness="error")(means, variances, noise, *batch)
+    axes = (None, None, 0, *(None,) * len(batch), *(0,) * len(each))
+    draws = torch.vmap(one_draw, in_dims=axes, randomness="error")
+    return torch.vmap(draws, randomness="error")(means, variances, noise, *batch, *each)
+
+
+def _points_and_draws(
+    plan: Plan,
+    function: Callable[..., Tensor],
+    layout: Layout,
+    mean: Tensor,
+    var: Tensor,
+    noise: Tensor,
+    batch: tuple[Tensor, ...],
+    each: tuple[Tensor, ...],
+) -> Tensor:
+    """All weights drawn at once, before vmap; points have no axis of draws, so what they do is done once."""
+    part = layout.where(lambda name: name in plan.drawn)
+    theta = draw_params(part, layout.cut(mean, part), layout.cut(var, part), noise)
+    points = {name: value for name, value in layout.split(mean).items() if name not in theta}
+
+    def one_draw(theta: Params, points: Params, *values: Tensor) -> Tensor:
+        return function({**points, **theta}, *values)
+
+    axes = (0, None, *(None,) * len(batch), *(0,) * len(each))
+    draws = torch.vmap(one_draw, in_dims=axes, randomness="error")
+    return torch.vmap(draws, randomness="error")(theta, points, *batch, *each)
 
 
 def evaluate_thetas(

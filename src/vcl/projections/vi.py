@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, inf, log
 from typing import Literal, final
 
 import torch
@@ -14,22 +14,29 @@ from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
-from vcl.models.base import Model
+from vcl.models.base import Model, held, spread
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
-from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
 from vcl.rng import Rng
 
-Start = Literal["continue", "restart"]
-STARTS: tuple[Start, ...] = ("continue", "restart")
+Start = Literal["continue", "reset", "restart"]
+STARTS: tuple[Start, ...] = ("continue", "reset", "restart")
 
 
 @final
 class Elbo:
-    """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4)."""
+    """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4).
+
+    With latent variables log p is the bound of each example, and the expectation is over theta and z: S draws of both.
+    The KL is over the parameters that have a posterior. Climbed are the mean [R, D] of all parameters and the log
+    variance of those that are drawn: all but the points.
+    """
 
     def __init__(self, model: Model, previous: Gaussian, draws: int, estimator: Estimator) -> None:
-        self.model, self.previous, self.kl = model, previous, KlTo(previous)
+        self.layout = previous.layout
+        self.spread, self.held = spread(model, self.layout), held(model, self.layout)
+        self.model, self.previous, self.kl = model, previous, KlTo(previous.restrict(self.held))
         self.draws, self.estimator = draws, estimator
         self.plans: dict[int, Plan] = {}
 
@@ -37,31 +44,39 @@ class Elbo:
         """How each parameter is treated in batches of this size; found by one recorded pass and kept."""
         if batch.size not in self.plans:
             one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
-            params = self.previous.layout.split(self.previous.mean[0])
+            params = self.layout.split(self.previous.mean[0])
+            zero = self.previous.mean.new_zeros(batch.size, self.model.latent) if self.model.latent else None
+            points = set(self.layout.names) - set(self.spread.names)
             self.plans[batch.size] = plan(
-                lambda p: self.model.log_lik(p, one), params, batch.size, self.estimator, self.model.row_wise
-            )
+                lambda p: self.model.log_lik(p, one, zero),
+                params, batch.size, self.estimator, self.model.row_wise, points,
+            )  # fmt: skip
         return self.plans[batch.size]
 
     def noise(self, batch: Data) -> int:
-        """S draws of the plan's noise."""
-        return self.draws * self.plan(batch).noise
+        """S draws of the plan's noise, and of every example's latent variables."""
+        return self.draws * (self.plan(batch).noise + batch.size * self.model.latent)
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
         mean, log_var = parameters
-        expected = self.expected_log_lik(mean, log_var.exp(), batch, noise)
-        return scaled_sum(expected, total) - self.kl(mean, log_var)
+        expected = self.expected_log_lik(mean, self.layout.pad(log_var.exp(), self.spread), batch, noise)
+        known = self.layout.cut(mean, self.held), self.spread.cut(log_var, self.held)
+        return scaled_sum(expected, total) - self.kl(*known)
 
     def expected_log_lik(self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor) -> Tensor:
         """E_q log p(y^(n) | theta, x^(n)) of each example [R, B]: the average over S draws."""
 
-        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
-            return self.model.log_lik(params, Data(x, y, source, batch.sources))
+        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
+            return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
 
+        planned, latent = self.plan(batch), self.model.latent
         tape = noise.view(noise.shape[0], self.draws, -1)
-        values = (batch.x, batch.y, batch.source)
-        return evaluate_draws(self.plan(batch), log_lik, self.previous.layout, mean, var, tape, *values).mean(1)
+        values, each = (batch.x, batch.y, batch.source), ()
+        if latent:
+            tape, z = torch.split(tape, [planned.noise, batch.size * latent], dim=-1)
+            each = (z.view(*z.shape[:2], batch.size, latent),)
+        return evaluate_draws(planned, log_lik, self.layout, mean, var, tape, *values, each=each).mean(1)
 
 
 @final
@@ -71,7 +86,9 @@ class VariationalKL:
 
     Parameters that data has informed start at q_{t-1} (``continue``); those still at the prior start at small
     random means with variance ``init_var``, and if that is all of them (the first task) at the maximum-likelihood
-    solution. ``restart`` starts every parameter at small random means, at every task, with q_{t-1} as the prior only.
+    solution. ``reset`` keeps the means of q_{t-1} but sets every variance back to ``init_var`` at every task, as the
+    authors' generative runs do. ``restart`` starts every parameter at small random means, at every task, with q_{t-1}
+    as the prior only. ``init`` says which small random means: see :func:`vcl.projections.base.small_random`.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -81,6 +98,7 @@ class VariationalKL:
     init_var: float = exp(-6)
     init_sd: float = 0.1
     ml_start: bool = True
+    init: Init = "normal"
 
     def initial(self, prior: Gaussian) -> Gaussian:
         """q_0 = p."""
@@ -107,17 +125,20 @@ class VariationalKL:
         previous = q.restrict(q.layout.touched(data.heads))
         first = self.first(previous, target, rng, report)
         elbo = Elbo(model, previous, self.draws, self.estimator)
-        ends = ascend(elbo, (first.mean, first.log_var), data, self.ascent, rng, report, "variational fit")
-        return q.merge(Gaussian(previous.layout, *ends))
+        start = first.mean, first.layout.cut(first.log_var, elbo.spread)
+        mean, log_var = ascend(elbo, start, data, self.ascent, rng, report, "variational fit")
+        return q.merge(Gaussian(previous.layout, mean, previous.layout.pad(log_var, elbo.spread, -inf)))
 
     def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
         """Where the climb starts."""
         layout = previous.layout
         new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
-        mean = small_random(layout, new, previous.mean, self.init_sd, rng)
-        if self.start == "continue" and self.ml_start and len(new) == len(layout.names):
-            mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng.at("ml"), report)
+        mean = small_random(layout, new, previous.mean, self.init_sd, rng, self.init)
+        if self.start != "restart" and self.ml_start and len(new) == len(layout.names):
+            rng = rng.at("ml")
+            mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng, report, self.draws)
         log_vars = layout.split(previous.log_var)
-        for name in new:
+        wide = spread(target.model, layout).names
+        for name in wide if self.start == "reset" else [name for name in new if name in wide]:
             log_vars[name] = torch.full_like(log_vars[name], log(self.init_var))
         return Gaussian(layout, mean, layout.join(log_vars, lead=1))
