@@ -88,7 +88,7 @@ class Layout(NamedTuple):
         return torch.cat([flat[..., :0], *(pieces[name] for name in part.names)], dim=-1)
 
     def pad(self, values: Tensor, part: Layout, fill: float = 0.0) -> Tensor:
-        """The inverse of :meth:`cut`: the values of ``part`` [..., part.size] in their places and ``fill`` elsewhere."""
+        """The inverse of :meth:`cut`: ``values`` [..., part.size] in their places, and ``fill`` elsewhere."""
         if part == self:
             return values
         pieces = dict(zip(part.names, torch.split(values, list(part.sizes), dim=-1), strict=True))

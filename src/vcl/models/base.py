@@ -42,7 +42,7 @@ class Model(Protocol):
         ...
 
     def prior(self, heads: Heads) -> Gaussian:
-        """p(theta) over the shared parameters and these heads, for one run; parameters that are points have variance 0."""
+        """p(theta) over the shared parameters and these heads, for one run; points have variance 0."""
         ...
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
@@ -99,7 +99,12 @@ def spread(model: Model, layout: Layout) -> Layout:
 def refuse_latent(model: Model, what: str) -> None:
     """Raise one clear sentence if the model has latent variables."""
     if model.latent:
-        raise VclError(
-            f"{what} needs log p(y | theta, x) itself, but {type(model).__name__} has {model.latent} latent variables "
-            "an example and so only a lower bound of it; use VariationalKL, EWC, LP, SI, MAP or maximum likelihood."
-        )
+        raise no_latent(model, what)
+
+
+def no_latent(model: Model, what: str) -> VclError:
+    """The error for what cannot be done with latent variables."""
+    return VclError(
+        f"{what} needs log p(y | theta, x) itself, but {type(model).__name__} has {model.latent} latent variables "
+        "an example and so only a lower bound of it; use VariationalKL, EWC, LP, SI, MAP or maximum likelihood."
+    )

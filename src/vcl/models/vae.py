@@ -23,7 +23,7 @@ from vcl.data import Data, as_input
 from vcl.errors import VclError, unknown
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import HEAD, Layout, Params, head_of
-from vcl.models.base import Heads, Role, refuse_latent
+from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
 from vcl.pixels import BernoulliPixels, Pixels
 
@@ -94,9 +94,8 @@ class Vae:
     def prior(self, heads: Heads) -> Gaussian:
         """N(0, prior_var I), and variance 0 for the encoders."""
         prior = standard_normal(self.layout(heads), self.prior_var)
-        log_vars = prior.layout.split(prior.log_var)
-        points = {name: value.fill_(-inf) for name, value in log_vars.items() if self.role(name) == "point"}
-        return prior._replace(log_var=prior.layout.join(log_vars | points, lead=1))
+        drawn = spread(self, prior.layout)
+        return prior._replace(log_var=prior.layout.pad(prior.layout.cut(prior.log_var, drawn), drawn, -inf))
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log p(x | z, theta) - KL(q(z | x) || p(z)) at z = mu(x) + sd(x) noise: L^(n) for one draw of z each.
@@ -104,7 +103,9 @@ class Vae:
         Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form.
         """
         if noise is None:
-            raise VclError("a VAE's bound needs noise for its latent variables; give standard normals [..., N, latent].")
+            raise VclError(
+                "a VAE's bound needs noise for its latent variables; give standard normals [..., N, latent]."
+            )
 
         def answer(head: str) -> Tensor:
             mean, log_sd = self.encode(params, data.x, head)
@@ -128,13 +129,14 @@ class Vae:
 
     def encode(self, params: Params, x: Tensor, head: str) -> tuple[Tensor, Tensor]:
         """mu(x) and log sd(x), each [N, latent]."""
-        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER)
+        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
         mean, log_sd = functional_call(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
         return mean, log_sd
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
         """The output for each pixel [..., P], for z [..., latent]."""
-        shared, own = _under(params, TRUNK), _mine(params, head, DECODER)
+        module = self.lower if self.private == "lower" else self.upper
+        shared, own = _under(params, TRUNK), _mine(params, head, DECODER, module)
         lower, upper = (own, shared) if self.private == "lower" else (shared, own)
         h = functional_call(self.lower, lower, z.reshape(-1, self.latent))
         output: Tensor = functional_call(self.upper, upper, h)
@@ -150,13 +152,11 @@ class Vae:
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
         """Refused: it has no closed form."""
-        refuse_latent(self, "the evidence in closed form")
-        raise AssertionError
+        raise no_latent(self, "the evidence in closed form")
 
     def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
         """Refused: there are no labels; images come from :meth:`generate`."""
-        refuse_latent(self, "drawing labels")
-        raise AssertionError
+        raise VclError("a VAE has no labels to draw; use the curvature 'empirical', and generate for images.")
 
     def check(self, data: Data, heads: Heads) -> None:
         """Pixels must be what the observation model takes, as many as the head says, and the modules must fit."""
@@ -199,7 +199,9 @@ class Vae:
             except RuntimeError as error:
                 raise VclError(f"the decoder does not take {self.latent} latent variables: {error}") from error
         if output.shape != (1, pixels):
-            raise VclError(f"the decoder gives {output.shape[-1]} pixels but the images have {pixels}; make them equal.")
+            raise VclError(
+                f"the decoder gives {output.shape[-1]} pixels but the images have {pixels}; make them equal."
+            )
 
     def _log_prob(self, params: Params, z: Tensor, x: Tensor, head: str) -> Tensor:
         return self.pixels.log_prob(self.decode(params, z, head), as_input(x).flatten(1))
@@ -236,10 +238,10 @@ def _own(head: str, part: str, name: str) -> str:
     return f"{HEAD}{head}.{part}:{name.replace('.', ':')}"
 
 
-def _mine(params: Params, head: str, part: str) -> dict[str, Tensor]:
+def _mine(params: Params, head: str, part: str, module: nn.Module) -> dict[str, Tensor]:
     """A task's own parameters of one part, under the module's names."""
     found = _under(params, _own(head, part, ""))
-    if not found:
+    if not found and any(True for _ in module.parameters()):
         met = [known for known in dict.fromkeys(map(head_of, params)) if known is not None]
         raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for one of those met: {met}.")
     return {name.replace(":", "."): value for name, value in found.items()}

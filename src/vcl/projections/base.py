@@ -52,9 +52,7 @@ def fresh(q: Belief, prior: Gaussian) -> list[str]:
     return [name for name, now in q.layout.split(q.mean).items() if bool((now == before[name]).all())]
 
 
-def small_random(
-    layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng, init: Init = "normal"
-) -> Tensor:
+def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
     """``mean`` [R, D] with the tensors ``names`` drawn anew.
 
     ``normal``: deviation ``sd``, truncated at two of them. ``glorot``: weights uniform within

@@ -23,6 +23,9 @@ from vcl.rng import Rng
 Start = Literal["continue", "reset", "restart"]
 STARTS: tuple[Start, ...] = ("continue", "reset", "restart")
 
+Climbs = Literal["log_var", "log_sd"]
+CLIMBS: tuple[Climbs, ...] = ("log_var", "log_sd")
+
 
 @final
 class Elbo:
@@ -30,14 +33,16 @@ class Elbo:
 
     With latent variables log p is the bound of each example, and the expectation is over theta and z: S draws of both.
     The KL is over the parameters that have a posterior. Climbed are the mean [R, D] of all parameters and the log
-    variance of those that are drawn: all but the points.
+    variance (or log deviation) of those that are drawn: all but the points.
     """
 
-    def __init__(self, model: Model, previous: Gaussian, draws: int, estimator: Estimator) -> None:
+    def __init__(
+        self, model: Model, previous: Gaussian, draws: int, estimator: Estimator, climbs: Climbs = "log_var"
+    ) -> None:
         self.layout = previous.layout
         self.spread, self.held = spread(model, self.layout), held(model, self.layout)
         self.model, self.previous, self.kl = model, previous, KlTo(previous.restrict(self.held))
-        self.draws, self.estimator = draws, estimator
+        self.draws, self.estimator, self.climbs = draws, estimator, climbs
         self.plans: dict[int, Plan] = {}
 
     def plan(self, batch: Data) -> Plan:
@@ -59,10 +64,20 @@ class Elbo:
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
-        mean, log_var = parameters
+        mean, log_var = self.moments(parameters)
         expected = self.expected_log_lik(mean, self.layout.pad(log_var.exp(), self.spread), batch, noise)
         known = self.layout.cut(mean, self.held), self.spread.cut(log_var, self.held)
         return scaled_sum(expected, total) - self.kl(*known)
+
+    def parameters(self, q: Gaussian) -> tuple[Tensor, Tensor]:
+        """What is climbed, at q."""
+        log_var = self.layout.cut(q.log_var, self.spread)
+        return q.mean, log_var if self.climbs == "log_var" else 0.5 * log_var
+
+    def moments(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """The mean [R, D], and the log variance of what is drawn."""
+        mean, log = parameters
+        return mean, log if self.climbs == "log_var" else 2 * log
 
     def expected_log_lik(self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor) -> Tensor:
         """E_q log p(y^(n) | theta, x^(n)) of each example [R, B]: the average over S draws."""
@@ -72,7 +87,8 @@ class Elbo:
 
         planned, latent = self.plan(batch), self.model.latent
         tape = noise.view(noise.shape[0], self.draws, -1)
-        values, each = (batch.x, batch.y, batch.source), ()
+        values = (batch.x, batch.y, batch.source)
+        each: tuple[Tensor, ...] = ()
         if latent:
             tape, z = torch.split(tape, [planned.noise, batch.size * latent], dim=-1)
             each = (z.view(*z.shape[:2], batch.size, latent),)
@@ -89,6 +105,9 @@ class VariationalKL:
     solution. ``reset`` keeps the means of q_{t-1} but sets every variance back to ``init_var`` at every task, as the
     authors' generative runs do. ``restart`` starts every parameter at small random means, at every task, with q_{t-1}
     as the prior only. ``init`` says which small random means: see :func:`vcl.projections.base.small_random`.
+
+    The length of Adam's steps does not depend on the scale of the gradient, so it matters what is climbed: with
+    ``climbs="log_sd"`` variances move twice as fast as with ``"log_var"``.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -99,6 +118,7 @@ class VariationalKL:
     init_sd: float = 0.1
     ml_start: bool = True
     init: Init = "normal"
+    climbs: Climbs = "log_var"
 
     def initial(self, prior: Gaussian) -> Gaussian:
         """q_0 = p."""
@@ -115,6 +135,8 @@ class VariationalKL:
             raise unknown("estimator", self.estimator, ESTIMATORS)
         if self.start not in STARTS:
             raise unknown("start", self.start, STARTS)
+        if self.climbs not in CLIMBS:
+            raise unknown("climbs", self.climbs, CLIMBS)
 
     def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
         """The maximiser over the parameters that the data touches; the others stay, bit for bit."""
@@ -124,9 +146,9 @@ class VariationalKL:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         first = self.first(previous, target, rng, report)
-        elbo = Elbo(model, previous, self.draws, self.estimator)
-        start = first.mean, first.layout.cut(first.log_var, elbo.spread)
-        mean, log_var = ascend(elbo, start, data, self.ascent, rng, report, "variational fit")
+        elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
+        ends = ascend(elbo, elbo.parameters(first), data, self.ascent, rng, report, "variational fit")
+        mean, log_var = elbo.moments(ends)
         return q.merge(Gaussian(previous.layout, mean, previous.layout.pad(log_var, elbo.spread, -inf)))
 
     def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
