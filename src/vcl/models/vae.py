@@ -219,6 +219,9 @@ def mlp_vae(
     prior_var: float = 1.0,
 ) -> Vae:
     """The paper's: encoder 784-500-500-500-(50 + 50), z -> h 50-500-500, h -> x 500-500-784, with ReLU."""
+    for name, size in (("pixels", pixels), ("latent", latent), ("features", features), ("hidden", hidden)):
+        if size < 1:
+            raise VclError(f"{name} is {size}; give at least 1.")
     encoder = nn.Sequential(nn.Flatten(), *_layers([pixels, hidden, hidden, hidden, 2 * latent]))
     lower = nn.Sequential(*_layers([latent, hidden, features]), nn.ReLU())
     upper = nn.Sequential(*_layers([features, hidden, pixels]))
