@@ -73,7 +73,7 @@ class GenerativeLearner:
         self.shapes[task] = shape
 
     def sample(self, task: str, count: int, seed: int = 0, weights: Weights = "drawn") -> Tensor:
-        """``count`` images of ``task``, as means of their pixels [R, count, ...]; one seed gives the same every time."""
+        """``count`` images of ``task`` as means of their pixels [R, count, ...]; one seed gives the same every time."""
         rng = self.rng.at("sample", seed)
         images = generate(self._belief(task), self.model, task, count, rng, weights)
         return images.view(*images.shape[:2], *self.shapes[task])
@@ -108,6 +108,8 @@ class GenerativeLearner:
         device: torch.device | str = "cpu",
     ) -> Self:
         """The learner that :meth:`save` wrote, with the same model and method as then."""
+        if not os.path.isfile(path):  # noqa: PTH113
+            raise VclError(f"there is no file {os.fspath(path)}; give the path that a learner was saved to.")
         with open(path, "rb") as file:  # noqa: PTH123
             content = file.read()
         try:
