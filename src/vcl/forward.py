@@ -35,7 +35,7 @@ Function = Callable[[Params], Tensor]
 
 
 class Plan(NamedTuple):
-    """How each parameter is treated (one in neither list is a point), and how much noise one draw of theta takes."""
+    """How each parameter is treated, and how much standard normal noise one draw takes."""
 
     drawn: tuple[str, ...]
     local: tuple[str, ...]
@@ -98,51 +98,35 @@ def evaluate_draws(
     noise: Tensor,
     *batch: Tensor,
     each: tuple[Tensor, ...] = (),
+    points: Params | None = None,
 ) -> Tensor:
     """``function(params, *batch, *each)`` for R runs and S draws: [R, S, ...].
 
     mean, var [R, D]; noise [R, S, K]; each of ``batch`` [R, ...]; each of ``each`` [R, S, ...], such as the noise of
-    latent variables. What does not depend on a draw, such as the first layer's moments or an encoder, is computed once
-    for all of them, because only the noise has an axis of draws.
+    latent variables; each of ``points`` [R, ...], parameters beside those of ``layout`` that are not drawn. What does
+    not depend on a draw, such as the first layer's moments or an encoder, is computed once for all of them, because
+    only the noise has an axis of draws.
     """
     if plan.row_wise and not plan.local:
         return theta_rows(function, draw_params(layout, mean, var, noise), *batch)
-    if each and not plan.local:
-        return _points_and_draws(plan, function, layout, mean, var, noise, batch, each)
-    means, variances = layout.split(mean), layout.split(var)
+    means, variances, fixed = layout.split(mean), layout.split(var), dict(points or {})
     if plan.row_wise:
         return local_rows(function, means, variances, noise, *batch)
+    axes = (None, *(None,) * len(batch), *(0,) * len(each))
 
-    def one_draw(mean: Params, var: Params, noise: Tensor, *values: Tensor) -> Tensor:
-        return evaluate(plan, lambda params: function(params, *values), mean, var, noise)
-
-    # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
-    axes = (None, None, 0, *(None,) * len(batch), *(0,) * len(each))
-    draws = torch.vmap(one_draw, in_dims=axes, randomness="error")
-    return torch.vmap(draws, randomness="error")(means, variances, noise, *batch, *each)
-
-
-def _points_and_draws(
-    plan: Plan,
-    function: Callable[..., Tensor],
-    layout: Layout,
-    mean: Tensor,
-    var: Tensor,
-    noise: Tensor,
-    batch: tuple[Tensor, ...],
-    each: tuple[Tensor, ...],
-) -> Tensor:
-    """All weights drawn at once, before vmap; points have no axis of draws, so what they do is done once."""
-    part = layout.where(lambda name: name in plan.drawn)
-    theta = draw_params(part, layout.cut(mean, part), layout.cut(var, part), noise)
-    points = {name: value for name, value in layout.split(mean).items() if name not in theta}
-
-    def one_draw(theta: Params, points: Params, *values: Tensor) -> Tensor:
+    def one_theta(theta: Params, points: Params, *values: Tensor) -> Tensor:
         return function({**points, **theta}, *values)
 
-    axes = (0, None, *(None,) * len(batch), *(0,) * len(each))
-    draws = torch.vmap(one_draw, in_dims=axes, randomness="error")
-    return torch.vmap(draws, randomness="error")(theta, points, *batch, *each)
+    def one_draw(mean: Params, var: Params, noise: Tensor, points: Params, *values: Tensor) -> Tensor:
+        return evaluate(plan, lambda theta: function({**points, **theta}, *values), mean, var, noise)
+
+    # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
+    if each and not plan.local:
+        # All weights drawn before vmap, in one pass. (Without latent variables the bits of old results are kept.)
+        thetas = torch.vmap(one_theta, in_dims=(0, *axes), randomness="error")
+        return torch.vmap(thetas, randomness="error")(draw_params(layout, mean, var, noise), fixed, *batch, *each)
+    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *axes), randomness="error")
+    return torch.vmap(draws, randomness="error")(means, variances, noise, fixed, *batch, *each)
 
 
 def evaluate_thetas(

@@ -63,7 +63,7 @@ class GenerativeLearner:
 
     def update(self, x: Tensor, task: str, report: Report = silent) -> None:
         """Learn from images x [N, ...], pixels from 0 to 1 or uint8. A task that was met before goes on."""
-        data, shape = unlabelled(x.to(self._device), task, task, len(self.rng.seeds)), tuple(x.shape[1:])
+        data, shape = unlabelled(self._images(x), task, task, len(self.rng.seeds)), tuple(x.shape[1:])
         if data.size == 0:
             raise VclError(f"task {task!r} has no images; give at least one.")
         if self.shapes.get(task, shape) != shape:
@@ -85,6 +85,7 @@ class GenerativeLearner:
             raise VclError(
                 f"the images have shape {tuple(x.shape[1:])}; those of task {task!r} have {self.shapes[task]}."
             )
+        x = self._images(x)
         self.model.pixels.check(x, "the images")
         rng = self.rng.at("log_prob", seed)
         return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, weights)
@@ -131,10 +132,10 @@ class GenerativeLearner:
             )
         return learner
 
-    @property
-    def _device(self) -> torch.device:
-        device: torch.device = self.state.propagated.mean.device
-        return device
+    def _images(self, x: Tensor) -> Tensor:
+        """Where the belief is, and floating-point pixels in its precision."""
+        mean = self.state.propagated.mean
+        return x.to(mean) if x.is_floating_point() else x.to(mean.device)
 
     def _belief(self, task: str) -> Any:
         if task not in self.shapes:

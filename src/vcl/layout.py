@@ -84,6 +84,8 @@ class Layout(NamedTuple):
         """The same as :meth:`pick` by slices, which is cheap to differentiate and needs no index on the device."""
         if part == self:
             return flat
+        if part.names == self.names[: len(part.names)]:
+            return flat[..., : part.size]
         pieces = dict(zip(self.names, torch.split(flat, list(self.sizes), dim=-1), strict=True))
         return torch.cat([flat[..., :0], *(pieces[name] for name in part.names)], dim=-1)
 

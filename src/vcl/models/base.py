@@ -96,6 +96,11 @@ def spread(model: Model, layout: Layout) -> Layout:
     return layout.where(lambda name: model.role(name) != "point")
 
 
+def points(model: Model, layout: Layout) -> Layout:
+    """The part of ``layout`` that is never drawn."""
+    return layout.where(lambda name: model.role(name) == "point")
+
+
 def refuse_latent(model: Model, what: str) -> None:
     """Raise one clear sentence if the model has latent variables."""
     if model.latent:

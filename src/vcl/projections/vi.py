@@ -14,7 +14,7 @@ from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
-from vcl.models.base import Model, held, spread
+from vcl.models.base import Model, held, points, spread
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
@@ -32,15 +32,15 @@ class Elbo:
     """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4).
 
     With latent variables log p is the bound of each example, and the expectation is over theta and z: S draws of both.
-    The KL is over the parameters that have a posterior. Climbed are the mean [R, D] of all parameters and the log
-    variance (or log deviation) of those that are drawn: all but the points.
+    The KL is over the parameters that have a posterior. Climbed are mean and log variance (or log deviation) of what is
+    drawn, and the points, if there are any, beside them.
     """
 
     def __init__(
         self, model: Model, previous: Gaussian, draws: int, estimator: Estimator, climbs: Climbs = "log_var"
     ) -> None:
         self.layout = previous.layout
-        self.spread, self.held = spread(model, self.layout), held(model, self.layout)
+        self.spread, self.held, self.points = (part(model, self.layout) for part in (spread, held, points))
         self.model, self.previous, self.kl = model, previous, KlTo(previous.restrict(self.held))
         self.draws, self.estimator, self.climbs = draws, estimator, climbs
         self.plans: dict[int, Plan] = {}
@@ -51,10 +51,9 @@ class Elbo:
             one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
             params = self.layout.split(self.previous.mean[0])
             zero = self.previous.mean.new_zeros(batch.size, self.model.latent) if self.model.latent else None
-            points = set(self.layout.names) - set(self.spread.names)
             self.plans[batch.size] = plan(
                 lambda p: self.model.log_lik(p, one, zero),
-                params, batch.size, self.estimator, self.model.row_wise, points,
+                params, batch.size, self.estimator, self.model.row_wise, self.points.names,
             )  # fmt: skip
         return self.plans[batch.size]
 
@@ -64,23 +63,32 @@ class Elbo:
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
-        mean, log_var = self.moments(parameters)
-        expected = self.expected_log_lik(mean, self.layout.pad(log_var.exp(), self.spread), batch, noise)
-        known = self.layout.cut(mean, self.held), self.spread.cut(log_var, self.held)
-        return scaled_sum(expected, total) - self.kl(*known)
+        mean, log_var, fixed = self.moments(parameters)
+        expected = self.expected_log_lik(mean, log_var.exp(), batch, noise, fixed)
+        return scaled_sum(expected, total) - self.kl(*(self.spread.cut(part, self.held) for part in (mean, log_var)))
 
-    def parameters(self, q: Gaussian) -> tuple[Tensor, Tensor]:
+    def parameters(self, q: Gaussian) -> tuple[Tensor, ...]:
         """What is climbed, at q."""
-        log_var = self.layout.cut(q.log_var, self.spread)
-        return q.mean, log_var if self.climbs == "log_var" else 0.5 * log_var
+        mean, log_var = (self.layout.cut(part, self.spread) for part in q[1:])
+        drawn = mean, log_var if self.climbs == "log_var" else 0.5 * log_var
+        return (*drawn, self.layout.cut(q.mean, self.points)) if self.points.names else drawn
 
-    def moments(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """The mean [R, D], and the log variance of what is drawn."""
-        mean, log = parameters
-        return mean, log if self.climbs == "log_var" else 2 * log
+    def belief(self, parameters: tuple[Tensor, ...]) -> Gaussian:
+        """The inverse: q, where points have variance 0."""
+        mean, log_var, fixed = self.moments(parameters)
+        means = self.layout.join({**self.spread.split(mean), **fixed}, lead=1)
+        return Gaussian(self.layout, means, self.layout.pad(log_var, self.spread, -inf))
 
-    def expected_log_lik(self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor) -> Tensor:
-        """E_q log p(y^(n) | theta, x^(n)) of each example [R, B]: the average over S draws."""
+    def moments(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Params]:
+        """Mean and log variance of what is drawn, and the points."""
+        mean, log, *rest = parameters
+        fixed = self.points.split(rest[0]) if rest else {}
+        return mean, log if self.climbs == "log_var" else 2 * log, fixed
+
+    def expected_log_lik(
+        self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor, fixed: Params | None = None
+    ) -> Tensor:
+        """E_q log p(y^(n) | theta, x^(n)) of each example [R, B] over S draws; ``fixed`` are the points."""
 
         def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
             return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
@@ -92,7 +100,8 @@ class Elbo:
         if latent:
             tape, z = torch.split(tape, [planned.noise, batch.size * latent], dim=-1)
             each = (z.view(*z.shape[:2], batch.size, latent),)
-        return evaluate_draws(planned, log_lik, self.layout, mean, var, tape, *values, each=each).mean(1)
+        found = evaluate_draws(planned, log_lik, self.spread, mean, var, tape, *values, each=each, points=fixed)
+        return found.mean(1)
 
 
 @final
@@ -148,8 +157,7 @@ class VariationalKL:
         first = self.first(previous, target, rng, report)
         elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
         ends = ascend(elbo, elbo.parameters(first), data, self.ascent, rng, report, "variational fit")
-        mean, log_var = elbo.moments(ends)
-        return q.merge(Gaussian(previous.layout, mean, previous.layout.pad(log_var, elbo.spread, -inf)))
+        return q.merge(elbo.belief(ends))
 
     def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
         """Where the climb starts."""
