@@ -54,6 +54,14 @@ def test_bytes_are_images_too() -> None:
     assert learner.log_prob((images(0) * 255).to(torch.uint8), "left", draws=5).shape == (1, 32)
 
 
+def test_images_in_another_precision_are_taken_as_well() -> None:
+    one, two = GenerativeLearner(small_vae(), FEW), GenerativeLearner(small_vae(), FEW)
+    one.update(images(0), "left")
+    two.update(images(0).double(), "left")
+    assert torch.equal(one.state.propagated.mean, two.state.propagated.mean)
+    assert torch.equal(one.log_prob(images(0), "left", 5), two.log_prob(images(0).double(), "left", 5))
+
+
 def test_a_task_that_was_met_goes_on() -> None:
     once, twice = learned(), learned()
     twice.update(images(0), task="left")

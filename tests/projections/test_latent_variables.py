@@ -18,6 +18,7 @@ from vcl.gaussian import Gaussian, kl, standard_normal
 from vcl.layout import Layout, Params, head_of
 from vcl.models.base import Heads, Role, held
 from vcl.optimise import Ascent
+from vcl.prediction import predict
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -374,3 +375,15 @@ def test_log_deviations_move_variances_twice_as_fast() -> None:
         q = project(Target(prior, model, data, prior), Rng((0,)))
         moved[climbs] = (q.restrict(held(model, q.layout)).log_var - log(VI.init_var)).abs().median().item()
     assert moved["log_sd"] == pytest.approx(2 * moved["log_var"], rel=0.01)
+
+
+def test_reconstructions_average_over_what_is_drawn_and_points_are_not() -> None:
+    """Both estimators of the prediction; with no variance at all they are the model's own answer."""
+    model, data = small_vae(), shapes(6, 0, "t0", runs=2)
+    q = VI(Target(model.prior({"t0": 16}).expand(2), model, data, model.prior({"t0": 16})), Rng((0, 1)))
+    ways = [predict(q, model, data.x, "t0", Rng((0, 1)), 300, estimator) for estimator in ("weights", "local")]  # type: ignore[arg-type]
+    assert torch.allclose(*ways, atol=0.01)
+    assert not torch.equal(*ways)
+    certain = q._replace(log_var=torch.full_like(q.log_var, -torch.inf))
+    plain = torch.stack([model.predict(q.layout.split(q.mean[r]), data.x[r], "t0") for r in range(2)])
+    assert torch.allclose(predict(certain, model, data.x, "t0", Rng((0, 1)), 2), plain, atol=1e-5)

@@ -43,8 +43,8 @@ class Vae:
     prior N(0, prior_var I). Each task's part of the decoder is drawn with a variance of its own but has no KL, as in
     the authors' runs; ``head_kl`` gives it the prior too. A head's size is its number of pixels.
 
-    Each task has an encoder of its own, as in the paper. ``shared_encoder`` has one for all; nothing holds it to what it
-    was, so it follows the last task, and importance sampling for older ones has a poorer proposal.
+    Each task has an encoder of its own, as in the paper. ``shared_encoder`` has one for all; nothing holds it to what
+    it was, so it follows the last task, and importance sampling for older ones has a poorer proposal.
     """
 
     def __init__(
