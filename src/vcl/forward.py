@@ -26,6 +26,7 @@ from vcl.draws import draw_params
 from vcl.errors import VclError, unknown
 from vcl.layout import Layout, Params
 from vcl.rows import TINY, local_rows, theta_rows
+from vcl.straight import straight_on_gpu
 
 Estimator = Literal["local", "weights"]
 ESTIMATORS: tuple[Estimator, ...] = ("local", "weights")
@@ -123,7 +124,7 @@ def evaluate_draws(
     # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
     if each and not plan.local:
         # All weights drawn before vmap, in one pass. (Without latent variables the bits of old results are kept.)
-        thetas = torch.vmap(one_theta, in_dims=(0, *axes), randomness="error")
+        thetas = torch.vmap(straight_on_gpu(one_theta, mean), in_dims=(0, *axes), randomness="error")
         return torch.vmap(thetas, randomness="error")(draw_params(layout, mean, var, noise), fixed, *batch, *each)
     draws = torch.vmap(one_draw, in_dims=(None, None, 0, *axes), randomness="error")
     return torch.vmap(draws, randomness="error")(means, variances, noise, fixed, *batch, *each)

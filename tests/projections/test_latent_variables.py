@@ -387,3 +387,31 @@ def test_reconstructions_average_over_what_is_drawn_and_points_are_not() -> None
     certain = q._replace(log_var=torch.full_like(q.log_var, -torch.inf))
     plain = torch.stack([model.predict(q.layout.split(q.mean[r]), data.x[r], "t0") for r in range(2)])
     assert torch.allclose(predict(certain, model, data.x, "t0", Rng((0, 1)), 2), plain, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+class TestOnCuda:
+    """Steps are captured there and linear layers go the straight way: the same objectives, and fits that learn."""
+
+    @pytest.mark.parametrize("climbs", ["log_var", "log_sd"])
+    def test_the_bound_and_its_gradients_are_those_of_the_cpu(self, climbs: Any) -> None:
+        _, elbo, q, prior, data = TestTheObjective().objective(climbs=climbs)
+        noise = TestTheObjective().tape(elbo, data)
+        found = []
+        for device in ("cpu", "cuda"):
+            there = Elbo(small_vae(), prior.to(device), 3, "weights", climbs)
+            leaves = tuple(part.clone().requires_grad_() for part in there.parameters(q.to(device)))
+            value = there(leaves, data.to(device), 12, noise.to(device))
+            found.append([value.detach().cpu(), *(g.cpu() for g in torch.autograd.grad(value.sum(), leaves))])
+        for ours, plain in zip(*found, strict=True):
+            torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-3)
+
+    @pytest.mark.parametrize("project", METHODS.values(), ids=METHODS)
+    def test_every_method_learns_with_captured_steps(self, project: Any) -> None:
+        model, data = small_vae(), shapes(32, 0, "t0", runs=2).to("cuda")
+        prior, told = model.prior({"t0": 16}).to("cuda"), []
+        longer = replace(project, ascent=Ascent(60, 16, 0.01))
+        q = longer(Target(longer.initial(prior.expand(2)), model, data, prior), Rng((0, 1)), told.append)
+        assert q.mean.is_cuda
+        assert q.mean.isfinite().all()
+        assert (told[-1].objective > told[0].objective + 20).all()

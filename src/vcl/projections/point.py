@@ -17,6 +17,7 @@ from vcl.models.base import Model
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.rng import Rng
+from vcl.straight import straight_on_gpu
 
 
 class Point(NamedTuple):
@@ -63,8 +64,11 @@ class LogLikelihood:
 
         theta, values, latent = parameters[0].unsqueeze(1), (batch.x, batch.y, batch.source), self.model.latent
         z = (noise.view(noise.shape[0], self.draws, batch.size, latent),) if latent else ()
-        found = evaluate_thetas(log_lik, self.layout, theta, self.model.row_wise, *values, *z)[:, 0]
-        return scaled_sum(found.mean(1) if latent else found, total)
+        if latent:
+            each = straight_on_gpu(log_lik, theta)
+            found = evaluate_thetas(each, self.layout, theta, self.model.row_wise, *values, *z)
+            return scaled_sum(found[:, 0].mean(1), total)
+        return scaled_sum(evaluate_thetas(log_lik, self.layout, theta, self.model.row_wise, *values)[:, 0], total)
 
 
 def maximum_likelihood(
