@@ -168,10 +168,11 @@ def test_on_digits_naive_forgets_and_vcl_does_not() -> None:
         last = [learner.log_prob(x[y == digit][-40:], str(digit), 100).mean() for digit in range(4)]
         lost[name] = torch.stack(fresh) - torch.stack(last)
         now[name] = torch.stack(last)
-    assert lost["naive"][0] > 15, "the first digit's images have become improbable"
-    assert lost["naive"].sum() > 40
-    assert lost["vcl"].max() < 5, "nearly all is kept"
-    assert lost["vcl"][0] < 2
+    # Over seeds: naive loses 47 to 63 nats of the first digit and 86 to 100 in all, VCL 0.3 and 6 to 9.
+    assert lost["naive"][0] > 25, "the first digit's images have become improbable"
+    assert lost["naive"].sum() > 50
+    assert lost["vcl"][0] < 2, "what was learned first is kept"
+    assert lost["vcl"].sum() < 15
     assert now["vcl"].mean() > now["naive"].mean() + 8
     # And each digit was learned: a generator that knows nothing gives 64 log 1/2 = -44.
-    assert now["vcl"].min() > -30
+    assert now["vcl"].min() > -33
