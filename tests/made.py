@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from vcl.data import Data, dataset
+from vcl.data import Data, dataset, unlabelled
 from vcl.likelihood import Categorical
-from vcl.models import Network, mlp
+from vcl.models import Network, Vae, mlp, mlp_vae
 from vcl.recursion import Task
 
 
@@ -44,3 +44,24 @@ def blob_tasks(count: int, runs: int = 1, single_head: bool = False, n: int = 40
 
 def small_network(hidden: int = 8, width: int = 6) -> Network:
     return Network(mlp(width, [hidden]), hidden, Categorical())
+
+
+def small_vae(private: str = "lower", **settings: object) -> Vae:
+    """4 x 4 images, 3 latent variables."""
+    return mlp_vae(16, latent=3, features=6, hidden=5, private=private, **settings)  # type: ignore[arg-type]
+
+
+def shapes(n: int, seed: int, task: str, runs: int = 1) -> Data:
+    """Images of one kind: a bright half (which one depends on the seed) with a grey value of its own for each."""
+    g = torch.Generator().manual_seed(seed)
+    half = (torch.arange(16).view(4, 4) * (1 + 2 * seed) % 16 < 8).float()
+    return unlabelled(
+        (half * torch.rand(n, 1, 1, generator=g) + 0.1 * torch.rand(n, 4, 4, generator=g)) / 1.1, task, task, runs
+    )
+
+
+def shape_tasks(count: int, runs: int = 1, n: int = 32) -> list[Task]:
+    return [
+        Task(f"t{t}", shapes(n, t, f"t{t}", runs), shapes(8, 100 + t, f"t{t}", runs), {f"t{t}": 16})
+        for t in range(count)
+    ]

@@ -41,3 +41,15 @@ def greedy_k_center(points: Tensor, k: int) -> list[int]:
         gaps = [min(distance(row, rows[center]) for center in chosen) for row in rows]
         chosen.append(max(range(len(rows)), key=lambda index: (gaps[index], -index)))
     return chosen
+
+
+def factor_analysis(W: Tensor, b: Tensor, noise: float, x: Tensor, extra: float = 0.0) -> Tensor:
+    """log p(x) [N] for x = W z + b + e, z ~ N(0, I), e ~ N(0, noise^2 I) and b with variance ``extra``."""
+    cover = W @ W.T + (noise**2 + extra) * torch.eye(W.shape[0], dtype=W.dtype)
+    return torch.distributions.MultivariateNormal(b, cover).log_prob(x)
+
+
+def factor_posterior(W: Tensor, noise: float) -> tuple[Tensor, Tensor]:
+    """(A, cover) such that p(z | x) = N(A (x - b), cover)."""
+    cover = torch.linalg.inv(torch.eye(W.shape[1], dtype=W.dtype) + W.T @ W / noise**2)
+    return cover @ W.T / noise**2, cover

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from made import blobs
-from vcl.data import Source, as_input, concat, dataset
+from vcl.data import Source, as_input, concat, dataset, unlabelled
 from vcl.errors import VclError
 
 
@@ -67,3 +67,11 @@ def test_mixed_dtypes_cannot_be_joined() -> None:
     b = dataset(torch.zeros(4, 6, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(VclError, match="same dtype and shape"):
         concat(a, b)
+
+
+def test_examples_without_labels() -> None:
+    data = unlabelled(torch.rand(5, 4, 4), "zeros", "0", runs=3)
+    assert (data.runs, data.size, data.heads) == (3, 5, ("0",))
+    assert not data.y.any()
+    with pytest.raises(VclError, match="give examples as rows"):
+        unlabelled(torch.rand(5))

@@ -44,3 +44,22 @@ def test_append_of_nothing_new_is_the_same_vector() -> None:
 def test_head_names_may_hold_dots_and_slashes() -> None:
     assert head_of("heads.v1.2/3.weight") == "v1.2/3"
     assert head_of("trunk.heads.weight") is None
+
+
+def test_cut_is_pick_by_slices_and_pad_its_inverse() -> None:
+    flat = torch.randn(4, BOTH.size, requires_grad=True)
+    parts = [
+        BOTH,
+        SHARED,
+        BOTH.touched(["b"]),
+        BOTH.where(lambda name: name.endswith("bias")),
+        BOTH.where(lambda _: False),
+    ]
+    for part in parts:
+        cut = BOTH.cut(flat, part)
+        assert torch.equal(cut, BOTH.pick(flat, part))
+        (gradient,) = torch.autograd.grad(cut.square().sum(), flat)
+        assert torch.equal(gradient, BOTH.pad(2 * cut, part))
+        padded = BOTH.split(BOTH.pad(cut, part, fill=7.0))
+        for name, value in padded.items():
+            assert torch.equal(value, BOTH.split(flat)[name] if name in part.names else torch.full_like(value, 7.0))

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from vcl.checkpoint import from_bytes, to_bytes
     from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
     from vcl.curvature import Curvature
-    from vcl.data import Data, Source, dataset
+    from vcl.data import Data, Source, dataset, unlabelled
     from vcl.errors import VclError
     from vcl.gaussian import Gaussian, kl
+    from vcl.generative import GenerativeLearner
+    from vcl.latent import classifier_uncertainty, generate, log_marginal
     from vcl.likelihood import Categorical, Normal, Probit
-    from vcl.models import LinearGaussian, Model, Network, mlp
+    from vcl.models import LinearGaussian, Model, Network, Vae, mlp, mlp_vae
     from vcl.optimise import Ascent
+    from vcl.pixels import BernoulliPixels, NormalPixels
     from vcl.prediction import predict
     from vcl.projections import (
         ElasticWeightConsolidation,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ascent",
+    "BernoulliPixels",
     "Budget",
     "Categorical",
     "Curvature",
@@ -43,6 +47,7 @@ __all__ = [
     "Everything",
     "Exact",
     "Gaussian",
+    "GenerativeLearner",
     "KCenter",
     "LaplacePropagation",
     "LinearGaussian",
@@ -53,6 +58,7 @@ __all__ = [
     "MomentMatching",
     "Network",
     "Normal",
+    "NormalPixels",
     "Nothing",
     "OnlineLinear",
     "Only",
@@ -66,16 +72,22 @@ __all__ = [
     "SynapticIntelligence",
     "Target",
     "Task",
+    "Vae",
     "VariationalKL",
     "VclError",
+    "classifier_uncertainty",
     "dataset",
     "from_bytes",
+    "generate",
     "initial",
     "kl",
     "learn",
+    "log_marginal",
     "mlp",
+    "mlp_vae",
     "predict",
     "to_bytes",
+    "unlabelled",
 ]
 
 # Public names are found when they are first asked for, so that the command line need not wait for torch.
@@ -97,11 +109,18 @@ _HOMES = {
         "Data",
         "Source",
         "dataset",
+        "unlabelled",
     ),
     "vcl.errors": ("VclError",),
     "vcl.gaussian": (
         "Gaussian",
         "kl",
+    ),
+    "vcl.generative": ("GenerativeLearner",),
+    "vcl.latent": (
+        "classifier_uncertainty",
+        "generate",
+        "log_marginal",
     ),
     "vcl.likelihood": (
         "Categorical",
@@ -112,9 +131,15 @@ _HOMES = {
         "LinearGaussian",
         "Model",
         "Network",
+        "Vae",
         "mlp",
+        "mlp_vae",
     ),
     "vcl.optimise": ("Ascent",),
+    "vcl.pixels": (
+        "BernoulliPixels",
+        "NormalPixels",
+    ),
     "vcl.prediction": ("predict",),
     "vcl.projections": (
         "ElasticWeightConsolidation",

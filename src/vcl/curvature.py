@@ -6,12 +6,17 @@
 
 The square is taken of each example's own gradient and then summed. (The square of a batch's mean gradient is
 another thing: it vanishes at the optimum.)
+
+With latent variables log p(y^(n) | theta, x^(n)) is example n's own lower bound, averaged over K draws of z before its
+gradient is squared; or, tighter, the importance-sampled bound log (1/K) sum_k p(x | z_k, theta) p(z_k) / q(z_k | x).
+Parameters that have no posterior have curvature 0: nothing will hold them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log
 from typing import Literal, final
 
 import torch
@@ -21,7 +26,7 @@ from vcl.data import Data
 from vcl.errors import VclError, unknown
 from vcl.forward import evaluate_thetas
 from vcl.layout import Layout, Params
-from vcl.models.base import Model
+from vcl.models.base import LatentModel, Model, held
 from vcl.noise import draw_noise
 from vcl.optimise import weight_of_each
 from vcl.rng import Rng
@@ -43,11 +48,14 @@ HESSIAN_LIMIT = 20_000
 class Curvature:
     """Which Phi_t, and from how many examples: at most ``samples``, drawn anew for each run; none takes all.
 
-    A sum over fewer examples is scaled up to all N_t, so that Phi_t always speaks for the whole task.
+    A sum over fewer examples is scaled up to all N_t, so that Phi_t always speaks for the whole task. ``draws`` counts
+    those of the latent variables, where the model has them, and ``importance`` takes the importance-sampled bound.
     """
 
     kind: Kind = "empirical"
     samples: int | None = None
+    draws: int = 10
+    importance: bool = False
 
     def check(self) -> None:
         """Raise one clear sentence unless this can be computed."""
@@ -55,6 +63,8 @@ class Curvature:
             raise unknown("curvature", self.kind, KINDS)
         if self.samples is not None and self.samples < 1:
             raise VclError(f"the number of Fisher samples is {self.samples}; give at least 1, or none to take all.")
+        if self.draws < 1:
+            raise VclError(f"the number of draws of the latent variables is {self.draws}; give at least 1.")
 
     @torch.no_grad()
     def __call__(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
@@ -65,12 +75,39 @@ class Curvature:
             sample = gather(data, picks.to(data.x.device))
         else:
             sample = data
-        if self.kind == "hessian":
+        if model.latent:
+            phi = self._of_bounds(model, layout, theta, sample, rng.at("latent"))
+        elif self.kind == "hessian":
             phi = _negative_hessian(model, layout, theta, sample)
         else:
             labels = rng.at("labels") if self.kind == "true" else None
             phi = _sum_of_squares(model, layout, theta, sample, labels)
         return phi * weight_of_each(sample.size, data.size)
+
+    def _of_bounds(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
+        """sum_n ( grad L^(n)(theta) )^2 [R, D] of each example's own lower bound L^(n)."""
+        if not isinstance(model, LatentModel) or self.kind != "empirical":
+            raise VclError(
+                f"the curvature is {self.kind!r}, but {type(model).__name__} has latent variables, whose bound knows "
+                "no labels to draw and no exact Hessian; use the curvature 'empirical'."
+            )
+        known = held(model, layout)
+        params = layout.split(theta)
+        mine = {name: params.pop(name) for name in known.names}
+
+        def bound(params: Params, x: Tensor, y: Tensor, source: Tensor, noise: Tensor) -> Tensor:
+            one, noise = Data(x, y, source, data.sources), noise.transpose(0, 1)
+            if self.importance:
+                return model.log_weight(params, one, noise).logsumexp(0) - log(self.draws)
+            return model.log_lik(params, one, noise).mean(0)
+
+        size = data.size * self.draws * model.latent
+        noise = draw_noise(size, rng.generators(theta.device), theta)
+        parts = (data.x, data.y, data.source, noise.view(data.runs, data.size, self.draws, model.latent))
+        total = theta.new_zeros(theta.shape[0], known.size)
+        for chunk in zip(*(torch.split(part, _chunk(data.runs * known.size), dim=1) for part in parts), strict=True):
+            total += known.join(_squares_one_by_one(bound, mine, *chunk, fixed=params), lead=1)
+        return layout.pad(total, known)
 
 
 def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, labels: Rng | None) -> Tensor:
@@ -100,18 +137,20 @@ def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, lab
     return total
 
 
-def _squares_one_by_one(log_lik: Callable[..., Tensor], params: Params, *part: Tensor) -> dict[str, Tensor]:
-    """The general way: torch.func's gradient of each example, squared and summed."""
+def _squares_one_by_one(
+    log_lik: Callable[..., Tensor], params: Params, *part: Tensor, fixed: Params | None = None
+) -> dict[str, Tensor]:
+    """The general way: torch.func's gradient of each example in ``params`` (not in ``fixed``), squared and summed."""
 
-    def one(params: Params, *example: Tensor) -> Tensor:
-        return log_lik(params, *(value.unsqueeze(0) for value in example)).squeeze(0)
+    def one(params: Params, fixed: Params, *example: Tensor) -> Tensor:
+        return log_lik({**fixed, **params}, *(value.unsqueeze(0) for value in example)).squeeze(0)
 
-    def run(params: Params, *examples: Tensor) -> dict[str, Tensor]:
-        axes = (None, *(0,) * len(examples))
-        gradients = torch.vmap(torch.func.grad(one), in_dims=axes, randomness="error")(dict(params), *examples)
+    def run(params: Params, fixed: Params, *examples: Tensor) -> dict[str, Tensor]:
+        axes = (None, None, *(0,) * len(examples))
+        gradients = torch.vmap(torch.func.grad(one), in_dims=axes, randomness="error")(params, fixed, *examples)
         return {name: value.square().sum(0) for name, value in gradients.items()}
 
-    return torch.vmap(run, randomness="error")(dict(params), *part)
+    return torch.vmap(run, randomness="error")(dict(params), dict(fixed or {}), *part)
 
 
 def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -> Tensor:

@@ -88,6 +88,11 @@ def dataset(x: Tensor, y: Tensor, task: str = "task", head: str = "all", runs: i
     return Data(x.expand(runs, *x.shape), y.expand(runs, *y.shape), source, (Source(task, head),))
 
 
+def unlabelled(x: Tensor, task: str = "task", head: str = "all", runs: int = 1) -> Data:
+    """Examples x [N, ...] without labels, as a generative model learns from; y is 0 throughout and never looked at."""
+    return dataset(x, torch.zeros((), dtype=torch.int64, device=x.device).expand(x.shape[:1]), task, head, runs)
+
+
 def check_arrays(x: Tensor, y: Tensor, what: str) -> None:
     """Raise one clear sentence unless x [N, ...] and y [N, ...] can be learned from."""
     if x.dim() < 2:

@@ -13,7 +13,7 @@ lose: there theta = mu + sigma * noise is drawn, once for the whole batch. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ from vcl.draws import draw_params
 from vcl.errors import VclError, unknown
 from vcl.layout import Layout, Params
 from vcl.rows import TINY, local_rows, theta_rows
+from vcl.straight import straight_on_gpu
 
 Estimator = Literal["local", "weights"]
 ESTIMATORS: tuple[Estimator, ...] = ("local", "weights")
@@ -43,10 +44,18 @@ class Plan(NamedTuple):
     row_wise: bool
 
 
-def plan(function: Function, params: Params, examples: int, estimator: Estimator, row_wise: bool = False) -> Plan:
+def plan(
+    function: Function,
+    params: Params,
+    examples: int,
+    estimator: Estimator,
+    row_wise: bool = False,
+    points: Collection[str] = (),
+) -> Plan:
     """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
 
-    ``row_wise`` promises a network as :mod:`vcl.rows` describes it, which takes the fast way.
+    ``row_wise`` promises a network as :mod:`vcl.rows` describes it, which takes the fast way. ``points`` are
+    parameters without variance, which are never drawn.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
@@ -58,8 +67,9 @@ def plan(function: Function, params: Params, examples: int, estimator: Estimator
         raise VclError(
             f"the model never uses its parameter {unused[0]!r}, so no data can inform it; remove it from the module."
         )
-    local = [name for name in params if estimator == "local" and recorder.uses[name] == ["linear"]]
-    drawn = [name for name in params if name not in local]
+    random = [name for name in params if name not in points]
+    local = [name for name in random if estimator == "local" and recorder.uses[name] == ["linear"]]
+    drawn = [name for name in random if name not in local]
     units = [size for weight, size in recorder.outputs if weight in local]
     # A bias may be local only where its weight is: otherwise its layer is an ordinary linear layer.
     orphans = [bias for weight, bias in recorder.pairs if bias in local and weight not in local]
@@ -88,24 +98,36 @@ def evaluate_draws(
     var: Tensor,
     noise: Tensor,
     *batch: Tensor,
+    each: tuple[Tensor, ...] = (),
+    points: Params | None = None,
 ) -> Tensor:
-    """``function(params, *batch)`` for R runs and S draws: [R, S, ...].
+    """``function(params, *batch, *each)`` for R runs and S draws: [R, S, ...].
 
-    mean, var [R, D]; noise [R, S, K]; each of ``batch`` [R, ...]. What does not depend on a draw, such as the
-    first layer's moments, is computed once for all of them, because only the noise has an axis of draws.
+    mean, var [R, D]; noise [R, S, K]; each of ``batch`` [R, ...]; each of ``each`` [R, S, ...], such as the noise of
+    latent variables; each of ``points`` [R, ...], parameters beside those of ``layout`` that are not drawn. What does
+    not depend on a draw, such as the first layer's moments or an encoder, is computed once for all of them, because
+    only the noise has an axis of draws.
     """
     if plan.row_wise and not plan.local:
         return theta_rows(function, draw_params(layout, mean, var, noise), *batch)
-    means, variances = layout.split(mean), layout.split(var)
+    means, variances, fixed = layout.split(mean), layout.split(var), dict(points or {})
     if plan.row_wise:
         return local_rows(function, means, variances, noise, *batch)
+    axes = (None, *(None,) * len(batch), *(0,) * len(each))
 
-    def one_draw(mean: Params, var: Params, noise: Tensor, *batch: Tensor) -> Tensor:
-        return evaluate(plan, lambda params: function(params, *batch), mean, var, noise)
+    def one_theta(theta: Params, points: Params, *values: Tensor) -> Tensor:
+        return function({**points, **theta}, *values)
+
+    def one_draw(mean: Params, var: Params, noise: Tensor, points: Params, *values: Tensor) -> Tensor:
+        return evaluate(plan, lambda theta: function({**points, **theta}, *values), mean, var, noise)
 
     # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
-    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *(None,) * len(batch)), randomness="error")
-    return torch.vmap(draws, randomness="error")(means, variances, noise, *batch)
+    if each and not plan.local:
+        # All weights drawn before vmap, in one pass. (Without latent variables the bits of old results are kept.)
+        thetas = torch.vmap(straight_on_gpu(one_theta, mean), in_dims=(0, *axes), randomness="error")
+        return torch.vmap(thetas, randomness="error")(draw_params(layout, mean, var, noise), fixed, *batch, *each)
+    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *axes), randomness="error")
+    return torch.vmap(draws, randomness="error")(means, variances, noise, fixed, *batch, *each)
 
 
 def evaluate_thetas(

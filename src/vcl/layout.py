@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -58,6 +58,10 @@ class Layout(NamedTuple):
         wanted = {None, *heads}
         return self._only(head_of(name) in wanted for name in self.names)
 
+    def where(self, wanted: Callable[[str], bool]) -> Layout:
+        """The part whose names are wanted."""
+        return self._only(wanted(name) for name in self.names)
+
     def new(self, other: Layout) -> Layout:
         """The part of ``other`` that is not here yet."""
         return other._only(name not in self.names for name in other.names)
@@ -75,6 +79,24 @@ class Layout(NamedTuple):
     def pick(self, flat: Tensor, part: Layout) -> Tensor:
         """The values of ``part`` out of ``flat`` [..., D]."""
         return flat if part == self else flat[..., self.places(part).to(flat.device)]
+
+    def cut(self, flat: Tensor, part: Layout) -> Tensor:
+        """The same as :meth:`pick` by slices, which is cheap to differentiate and needs no index on the device."""
+        if part == self:
+            return flat
+        if part.names == self.names[: len(part.names)]:
+            return flat[..., : part.size]
+        pieces = dict(zip(self.names, torch.split(flat, list(self.sizes), dim=-1), strict=True))
+        return torch.cat([flat[..., :0], *(pieces[name] for name in part.names)], dim=-1)
+
+    def pad(self, values: Tensor, part: Layout, fill: float = 0.0) -> Tensor:
+        """The inverse of :meth:`cut`: ``values`` [..., part.size] in their places, and ``fill`` elsewhere."""
+        if part == self:
+            return values
+        pieces = dict(zip(part.names, torch.split(values, list(part.sizes), dim=-1), strict=True))
+        rest = {name: size for name, size in zip(self.names, self.sizes, strict=True) if name not in pieces}
+        pieces |= {name: values.new_full((*values.shape[:-1], size), fill) for name, size in rest.items()}
+        return torch.cat([values[..., :0], *(pieces[name] for name in self.names)], dim=-1)
 
     def put(self, flat: Tensor, part: Layout, values: Tensor) -> Tensor:
         """``flat`` with the values of ``part`` replaced and every other one bitwise as it was."""

@@ -11,7 +11,7 @@ from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
 from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Params
-from vcl.models.base import Model
+from vcl.models.base import Model, points, spread
 from vcl.noise import draw_noise
 from vcl.rng import Rng
 
@@ -79,15 +79,17 @@ def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[tor
 
 def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
     """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere."""
-    var = q.log_var.exp()
+    drawn, fixed = q.restrict(spread(model, q.layout)), q.restrict(points(model, q.layout))
+    var = drawn.log_var.exp()
     params = q.layout.split(q.mean[0])
+    given = fixed.layout.split(fixed.mean)
 
     def one(params: Params, x: Tensor) -> Tensor:
         return model.predict(params, x, head)
 
     def add(x: Tensor) -> Tensor:
-        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", model.row_wise)
+        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", model.row_wise, given)
         noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
-        return evaluate_draws(planned, one, q.layout, q.mean, var, noise, x).sum(1)
+        return evaluate_draws(planned, one, drawn.layout, drawn.mean, var, noise, x, points=given).sum(1)
 
     return add

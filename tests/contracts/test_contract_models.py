@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from made import blobs, linear_data
+from made import blobs, linear_data, shapes, small_vae
 from vcl.data import Data, concat, dataset
 from vcl.errors import VclError
 from vcl.likelihood import Categorical, Normal
@@ -67,6 +67,25 @@ CASES = {
     "logistic": Case(Network(nn.Flatten(), 6, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
 }
 
+GENERATIVE = {
+    "vae": Case(small_vae(), shapes(12, 0, "t0", runs=2), {"t0": 16}),
+    "vae, h -> x private": Case(small_vae("upper", head_kl=True), shapes(12, 0, "t0", runs=2), {"t0": 16}),
+    "vae, one encoder": Case(
+        small_vae(shared_encoder=True),
+        concat(shapes(7, 0, "t0", runs=2), shapes(5, 1, "t1", runs=2)),
+        {"t0": 16, "t1": 16},
+    ),
+}
+EVERY = CASES | GENERATIVE
+
+
+def log_lik(model: Model, params: dict[str, Tensor], data: Data, first: int = 0) -> Tensor:
+    """With the same noise for an example wherever it stands, if the model takes any."""
+    if not model.latent:
+        return model.log_lik(params, data)
+    noise = torch.randn(50, model.latent, generator=torch.Generator().manual_seed(0))
+    return model.log_lik(params, data, noise[first : first + data.x.shape[0]])
+
 
 def params_of(case: Case, seed: int = 0) -> dict[str, Tensor]:
     layout = case.model.prior(case.heads).layout
@@ -79,7 +98,7 @@ def first_run(data: Data) -> Data:
     return Data(data.x[0], data.y[0], data.source[0], data.sources)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", EVERY.values(), ids=EVERY)
 class TestEveryModel:
     def test_the_prior_has_one_run_and_grows_by_heads_at_the_end(self, case: Case) -> None:
         prior = case.model.prior(case.heads)
@@ -89,18 +108,29 @@ class TestEveryModel:
 
     def test_log_likelihoods_are_one_per_example_never_averaged(self, case: Case) -> None:
         params, data = params_of(case), first_run(case.data)
-        whole = case.model.log_lik(params, data)
+        whole = log_lik(case.model, params, data)
         assert whole.shape == (data.x.shape[0],)
         one_by_one = [
-            case.model.log_lik(params, Data(data.x[n : n + 1], data.y[n : n + 1], data.source[n : n + 1], data.sources))
+            log_lik(
+                case.model,
+                params,
+                Data(data.x[n : n + 1], data.y[n : n + 1], data.source[n : n + 1], data.sources),
+                n,
+            )
             for n in range(data.x.shape[0])
         ]
         assert torch.allclose(whole, torch.cat(one_by_one), rtol=1e-4, atol=1e-5)
 
     def test_the_model_keeps_no_state(self, case: Case) -> None:
         data = first_run(case.data)
-        a, _, c = (case.model.log_lik(params_of(case, seed), data) for seed in (0, 1, 0))
+        a, _, c = (log_lik(case.model, params_of(case, seed), data) for seed in (0, 1, 0))
         assert torch.equal(a, c)
+
+    def test_every_parameter_has_a_role_and_points_have_no_variance(self, case: Case) -> None:
+        prior = case.model.prior({**case.heads, "later": 2})
+        for name, log_var in prior.layout.split(prior.log_var).items():
+            assert case.model.role(name) in ("random", "free", "point")
+            assert bool(log_var.isfinite().all()) == (case.model.role(name) != "point")
 
     def test_good_data_is_accepted_and_the_model_can_be_fitted_and_asked(self, case: Case) -> None:
         model, data, heads = case

@@ -36,7 +36,9 @@ IN_CLOSED_FORM: dict[str, Any] = {
 ON_NETWORKS: dict[str, Any] = {
     "vi local": VariationalKL(FEW, 2, "local"),
     "vi weights restart": VariationalKL(FEW, 1, "weights", "restart"),
+    "vi reset": VariationalKL(FEW, 2, "weights", "reset", init="glorot", climbs="log_sd"),
     "mle": MaximumLikelihood(FEW),
+    "mle glorot": MaximumLikelihood(FEW, init="glorot"),
     "map": MaximumAPosteriori(FEW),
     "lp": LaplacePropagation(FEW),
     "lp true 5": LaplacePropagation(FEW, curvature=Curvature("true", 5)),

@@ -19,7 +19,7 @@ from vcl.forward import evaluate_thetas
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import Layout, Params
 from vcl.models import LinearGaussian
-from vcl.models.base import Heads
+from vcl.models.base import Heads, Role
 from vcl.prediction import predict
 from vcl.projections import Particles, SequentialMonteCarlo, Target, hmc
 from vcl.projections.hmc import LogLikelihoods, Swarm, draw, move
@@ -115,6 +115,10 @@ class Logistic:
     """p(y = +-1 | w, x) = sigmoid(y w^T x), w ~ N(0, I): no closed form, two parameters."""
 
     row_wise = False
+    latent = 0
+
+    def role(self, name: str) -> Role:
+        return "random"
 
     def prior(self, heads: Heads) -> Gaussian:
         return standard_normal(Layout(("w",), ((2,),)))

@@ -11,7 +11,7 @@ from vcl.errors import VclError
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import Layout, Params
 from vcl.likelihood import Normal
-from vcl.models.base import Heads
+from vcl.models.base import Heads, Role
 
 
 @final
@@ -30,6 +30,15 @@ class LinearGaussian:
         """No: w enters by a plain product."""
         return False
 
+    @property
+    def latent(self) -> int:
+        """None."""
+        return 0
+
+    def role(self, name: str) -> Role:
+        """w has a posterior."""
+        return "random"
+
     def prior(self, heads: Heads) -> Gaussian:
         """N(0, prior_var I) over w; there is nothing that belongs to a head."""
         return standard_normal(Layout(("w",), ((self.inputs,),)), self.prior_var)
@@ -38,7 +47,7 @@ class LinearGaussian:
         """(X, y) [..., N, D] and [..., N] such that y = X w + e: what makes an exact posterior possible."""
         return as_input(data.x), data.y
 
-    def log_lik(self, params: Params, data: Data) -> Tensor:
+    def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log N(y; w^T x, noise^2)."""
         return Normal(self.noise).log_prob((as_input(data.x) @ params["w"]).unsqueeze(-1), data.y)
 

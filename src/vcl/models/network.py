@@ -16,7 +16,7 @@ from vcl.errors import VclError
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import HEAD, Layout, Params
 from vcl.likelihood import Likelihood
-from vcl.models.base import Heads
+from vcl.models.base import Heads, Role
 from vcl.moments import linear, through
 from vcl.rows import is_row_wise
 
@@ -41,6 +41,15 @@ class Network:
         self.prior_var = prior_var
         self.row_wise = is_row_wise(trunk)
 
+    @property
+    def latent(self) -> int:
+        """None."""
+        return 0
+
+    def role(self, name: str) -> Role:
+        """Every parameter has a posterior."""
+        return "random"
+
     def layout(self, heads: Heads) -> Layout:
         """The trunk's parameters (tied ones once), then each head's weight and bias."""
         shapes = {TRUNK + name: tuple(value.shape) for name, value in self.trunk.named_parameters()}
@@ -53,7 +62,7 @@ class Network:
         """N(0, prior_var I)."""
         return standard_normal(self.layout(heads), self.prior_var)
 
-    def log_lik(self, params: Params, data: Data) -> Tensor:
+    def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log p(y | theta, x), each example by its own head."""
         features = self._features(params, data.x)
 

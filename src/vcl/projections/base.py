@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from vcl.data import Data
+from vcl.errors import unknown
 from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Layout
 from vcl.models.base import Model
@@ -16,6 +17,9 @@ from vcl.optimise import Report, silent
 from vcl.rng import Rng
 
 Q = TypeVar("Q", bound=Belief)
+
+Init = Literal["normal", "glorot"]
+INITS: tuple[Init, ...] = ("normal", "glorot")
 
 
 class Target(NamedTuple, Generic[Q]):
@@ -48,16 +52,29 @@ def fresh(q: Belief, prior: Gaussian) -> list[str]:
     return [name for name, now in q.layout.split(q.mean).items() if bool((now == before[name]).all())]
 
 
-def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng) -> Tensor:
-    """``mean`` [R, D] with the tensors ``names`` drawn anew: normal, deviation ``sd``, truncated at two of them.
+def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
+    """``mean`` [R, D] with the tensors ``names`` drawn anew.
+
+    ``normal``: deviation ``sd``, truncated at two of them. ``glorot``: weights uniform within
+    sqrt(6 / (units in + units out)) of 0, biases 0, and the scales of normalisation layers (vectors called weight) 1.
 
     Each tensor draws from (seed, its own name), so heads still to come have no influence on those that are here.
     """
+    if init not in INITS:
+        raise unknown("init", init, INITS)
     values = layout.split(mean)
     for name in names:
-        values[name] = rng.at("start", name).per_run(partial(_truncated_normal, values[name].shape[1:], sd)).to(mean)
+        shape = values[name].shape[1:]
+        draw = partial(_truncated_normal, shape, sd) if init == "normal" else partial(_glorot, shape, name)
+        values[name] = rng.at("start", name).per_run(draw).to(mean)
     return layout.join(values, lead=1)
 
 
 def _truncated_normal(shape: torch.Size, sd: float, generator: torch.Generator) -> Tensor:
     return torch.nn.init.trunc_normal_(torch.empty(shape), 0.0, sd, -2 * sd, 2 * sd, generator=generator)
+
+
+def _glorot(shape: torch.Size, name: str, generator: torch.Generator) -> Tensor:
+    if len(shape) < 2:
+        return torch.full(shape, 1.0 if name.endswith("weight") else 0.0)
+    return torch.nn.init.xavier_uniform_(torch.empty(shape), generator=generator)

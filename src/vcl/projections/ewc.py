@@ -15,7 +15,7 @@ from vcl.curvature import Curvature
 from vcl.errors import unknown
 from vcl.gaussian import Gaussian
 from vcl.optimise import Ascent, Report, ascend, silent
-from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, without_past
 from vcl.rng import Rng
 
@@ -40,6 +40,8 @@ class ElasticWeightConsolidation:
     curvature: Curvature = field(default_factory=Curvature)
     anchor: Anchor = "own"
     init_sd: float = 0.1
+    init: Init = "normal"
+    draws: int = 10
 
     def initial(self, prior: Gaussian) -> Quadratic:
         """The prior's mean, and no past."""
@@ -59,8 +61,8 @@ class ElasticWeightConsolidation:
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))
-        objective = Penalised(model, past.layout, past.centre, past.precision)  # the lambdas are in it
-        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng)
+        objective = Penalised(model, past.layout, past.centre, past.precision, self.draws)  # the lambdas are in it
+        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")
         phi = self.curvature(model, past.layout, theta, data, rng.at("curvature"))
         anchor = theta if self.anchor == "own" else start

@@ -9,13 +9,15 @@ Then q_t = N(theta_t, Sigma_t), and q_0 = p.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import final
 
 from vcl.curvature import Curvature
 from vcl.gaussian import Gaussian
+from vcl.models.base import held
 from vcl.optimise import Ascent, Report, ascend, silent
-from vcl.projections.base import Target, fresh, small_random
-from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
+from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
 from vcl.rng import Rng
 
 
@@ -33,6 +35,8 @@ class LaplacePropagation:
     lam: Lambda = 1.0
     curvature: Curvature = field(default_factory=Curvature)
     init_sd: float = 0.1
+    init: Init = "normal"
+    draws: int = 10
 
     def initial(self, prior: Gaussian) -> Gaussian:
         """q_0 = p."""
@@ -50,12 +54,15 @@ class LaplacePropagation:
         if data.size == 0:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
-        precision = (-previous.log_var).exp()  # Sigma_{t-1}^{-1}
+        known = held(model, previous.layout)
+        precision = on_held(model, previous.layout, (-previous.log_var).exp())  # Sigma_{t-1}^{-1}
         new = fresh(previous, prior)
         weight = weight_of_past(self.lam, previous.layout, new, previous.mean)
-        objective = Penalised(model, previous.layout, previous.mean, weight * precision)
-        start = small_random(previous.layout, new, previous.mean, self.init_sd, rng)
+        objective = Penalised(model, previous.layout, previous.mean, weight * precision, self.draws)
+        start = small_random(previous.layout, new, previous.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "Laplace propagation")
         # Sigma_t^{-1} = Phi_t + Sigma_{t-1}^{-1}
         precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + precision
-        return q.merge(Gaussian(previous.layout, theta, -precision.log()))
+        # A parameter that has no posterior is a point here, without variance.
+        log_var = previous.layout.pad(-previous.layout.cut(precision, known).log(), known, -inf)
+        return q.merge(Gaussian(previous.layout, theta, log_var))

@@ -14,9 +14,9 @@ import torch
 
 from vcl.gaussian import Gaussian
 from vcl.optimise import Ascent, Report, ascend, silent
-from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import Point
-from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
 from vcl.rng import Rng
 
 
@@ -32,6 +32,8 @@ class MaximumAPosteriori:
     ascent: Ascent = field(default_factory=Ascent)
     lam: Lambda = 1.0
     init_sd: float = 0.1
+    init: Init = "normal"
+    draws: int = 10
 
     def initial(self, prior: Gaussian) -> Point:
         """The prior's mean."""
@@ -53,7 +55,8 @@ class MaximumAPosteriori:
         of_prior = part.layout.split((-prior.restrict(part.layout).log_var).exp().to(part.mean).expand_as(part.mean))
         precision = part.layout.split(torch.ones_like(part.mean)) | {name: of_prior[name] for name in new}
         weight = weight_of_past(self.lam, part.layout, new, part.mean)
-        objective = Penalised(model, part.layout, part.mean, weight * part.layout.join(precision, lead=1))
-        start = small_random(part.layout, new, part.mean, self.init_sd, rng)
+        penalty = on_held(model, part.layout, weight * part.layout.join(precision, lead=1))
+        objective = Penalised(model, part.layout, part.mean, penalty, self.draws)
+        start = small_random(part.layout, new, part.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "maximum a posteriori")
         return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

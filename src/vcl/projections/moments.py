@@ -21,7 +21,7 @@ from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError
 from vcl.gaussian import Gaussian
 from vcl.layout import Layout, Params
-from vcl.models.base import Model
+from vcl.models.base import Model, refuse_latent
 from vcl.models.network import TRUNK
 from vcl.optimise import Progress, Report, silent
 from vcl.projections.base import Target, fresh, small_random
@@ -64,6 +64,7 @@ class MomentMatching:
         """q after one pass; parameters that the data does not touch stay, bit for bit."""
         self.check()
         q, model, data, prior = target
+        refuse_latent(model, "moment matching")
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))

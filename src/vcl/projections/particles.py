@@ -22,6 +22,7 @@ from torch import Tensor
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.gaussian import Gaussian
 from vcl.layout import Layout
+from vcl.models.base import refuse_latent
 from vcl.optimise import Progress, Report, silent
 from vcl.projections.base import Target
 from vcl.projections.hmc import LOWEST, LogLikelihoods, Swarm, draw, move
@@ -159,6 +160,7 @@ class SequentialMonteCarlo:
     def sample(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Particles:
         """The weighted particles themselves, over the parameters that the data touches."""
         self.check()
+        refuse_latent(target.model, "sequential Monte Carlo")
         q, data = target.q.restrict(target.q.layout.touched(target.data.heads)), target.data
         if q.layout.size > self.max_parameters:
             raise VclError(

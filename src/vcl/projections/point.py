@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from vcl.data import Data
+from vcl.errors import VclError
 from vcl.forward import evaluate_thetas
 from vcl.gaussian import Gaussian, like_draws
 from vcl.layout import Layout, Params
 from vcl.models.base import Model
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
-from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.rng import Rng
+from vcl.straight import straight_on_gpu
 
 
 class Point(NamedTuple):
@@ -43,40 +45,59 @@ class Point(NamedTuple):
 
 @final
 class LogLikelihood:
-    """L(theta) = sum_n log p(y^(n) | theta, x^(n))."""
+    """L(theta) = sum_n log p(y^(n) | theta, x^(n)); with latent variables the bound of each, over ``draws`` of z."""
 
-    def __init__(self, model: Model, layout: Layout) -> None:
-        self.model, self.layout = model, layout
+    def __init__(self, model: Model, layout: Layout, draws: int = 1) -> None:
+        if draws < 1:
+            raise VclError(f"draws is {draws}; give at least 1.")
+        self.model, self.layout, self.draws = model, layout, draws
 
     def noise(self, batch: Data) -> int:
-        """None: theta is a point."""
-        return 0
+        """None for theta, which is a point: only that of the latent variables."""
+        return self.draws * batch.size * self.model.latent
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(theta) of each run, estimated from a batch."""
 
-        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
-            return self.model.log_lik(params, Data(x, y, source, batch.sources))
+        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
+            return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
 
-        theta, values = parameters[0].unsqueeze(1), (batch.x, batch.y, batch.source)
+        theta, values, latent = parameters[0].unsqueeze(1), (batch.x, batch.y, batch.source), self.model.latent
+        z = (noise.view(noise.shape[0], self.draws, batch.size, latent),) if latent else ()
+        if latent:
+            each = straight_on_gpu(log_lik, theta)
+            found = evaluate_thetas(each, self.layout, theta, self.model.row_wise, *values, *z)
+            return scaled_sum(found[:, 0].mean(1), total)
         return scaled_sum(evaluate_thetas(log_lik, self.layout, theta, self.model.row_wise, *values)[:, 0], total)
 
 
 def maximum_likelihood(
-    model: Model, layout: Layout, start: Tensor, data: Data, ascent: Ascent, rng: Rng, report: Report = silent
+    model: Model,
+    layout: Layout,
+    start: Tensor,
+    data: Data,
+    ascent: Ascent,
+    rng: Rng,
+    report: Report = silent,
+    draws: int = 1,
 ) -> Tensor:
     """argmax_theta sum_n log p(y^(n) | theta, x^(n)), climbed from ``start`` [R, D]."""
-    (theta,) = ascend(LogLikelihood(model, layout), (start,), data, ascent, rng, report, "maximum likelihood")
+    (theta,) = ascend(LogLikelihood(model, layout, draws), (start,), data, ascent, rng, report, "maximum likelihood")
     return theta
 
 
 @final
 @dataclass(frozen=True)
 class MaximumLikelihood:
-    """theta_t = argmax_theta log p(D_t | theta), climbed from theta_{t-1}: fine-tuning, lambda_t = 0 in the paper."""
+    """theta_t = argmax_theta log p(D_t | theta), climbed from theta_{t-1}: fine-tuning, lambda_t = 0 in the paper.
+
+    With latent variables this is the naive online VAE; ``draws`` counts those of z.
+    """
 
     ascent: Ascent = field(default_factory=Ascent)
     init_sd: float = 0.1
+    init: Init = "normal"
+    draws: int = 10
 
     def initial(self, prior: Gaussian) -> Point:
         """The prior's mean."""
@@ -88,6 +109,6 @@ class MaximumLikelihood:
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))
-        start = small_random(part.layout, fresh(part, prior), part.mean, self.init_sd, rng)
-        theta = maximum_likelihood(model, part.layout, start, data, self.ascent, rng, report)
+        start = small_random(part.layout, fresh(part, prior), part.mean, self.init_sd, rng, self.init)
+        theta = maximum_likelihood(model, part.layout, start, data, self.ascent, rng, report, self.draws)
         return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

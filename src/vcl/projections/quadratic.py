@@ -17,7 +17,7 @@ from vcl.data import Data
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian, like_draws
 from vcl.layout import Layout
-from vcl.models.base import Model
+from vcl.models.base import Model, held
 from vcl.optimise import Ascent
 from vcl.projections.point import LogLikelihood
 
@@ -48,6 +48,12 @@ def weight_of_past(lam: Lambda, layout: Layout, new: list[str], mean: Tensor) ->
     """
     weight = layout.split(lambda_column(lam, mean).expand_as(mean))
     return layout.join(weight | {name: torch.ones_like(weight[name]) for name in new}, lead=1)
+
+
+def on_held(model: Model, layout: Layout, values: Tensor) -> Tensor:
+    """``values`` [R, D] with 0 for the parameters that have no posterior: nothing holds them, whatever stood there."""
+    part = held(model, layout)
+    return layout.pad(layout.cut(values, part), part)
 
 
 class Quadratic(NamedTuple):
@@ -109,12 +115,12 @@ class Penalised:
     ``precision`` [R, D] has each run's lambda in it already.
     """
 
-    def __init__(self, model: Model, layout: Layout, centre: Tensor, precision: Tensor) -> None:
-        self.log_lik, self.centre, self.precision = LogLikelihood(model, layout), centre, precision
+    def __init__(self, model: Model, layout: Layout, centre: Tensor, precision: Tensor, draws: int = 1) -> None:
+        self.log_lik, self.centre, self.precision = LogLikelihood(model, layout, draws), centre, precision
 
     def noise(self, batch: Data) -> int:
-        """None: theta is a point."""
-        return 0
+        """The log-likelihood's."""
+        return self.log_lik.noise(batch)
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(theta) of each run, its likelihood estimated from a batch."""

@@ -19,8 +19,8 @@ import torch
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian
 from vcl.optimise import Ascent, Report, climb, silent
-from vcl.projections.base import Target, fresh, small_random
-from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, without_past
+from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, on_held, without_past
 from vcl.rng import Rng
 
 
@@ -33,6 +33,8 @@ class SynapticIntelligence:
     lam: Lambda = 1.0
     damping: float = 1e-3
     init_sd: float = 0.1
+    init: Init = "normal"
+    draws: int = 10
 
     def initial(self, prior: Gaussian) -> Quadratic:
         """The prior's mean, and no past."""
@@ -56,8 +58,9 @@ class SynapticIntelligence:
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))
-        objective = Penalised(model, past.layout, past.centre, lambda_column(self.lam, past.mean) * past.precision)
-        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng)
+        penalty = lambda_column(self.lam, past.mean) * past.precision
+        objective = Penalised(model, past.layout, past.centre, penalty, self.draws)
+        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
         omega, before = torch.zeros_like(start), start.clone()
         for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
             # The step has been taken: theta is where it led, the gradient what it saw where it began. That gradient
@@ -66,4 +69,5 @@ class SynapticIntelligence:
             omega.addcmul_(gradient, theta - before)
             before.copy_(theta)
         importance = omega.clamp(min=0) / ((before - start).square() + self.damping)
+        importance = on_held(model, past.layout, importance)
         return q.merge(Quadratic(past.layout, before, before.clone(), past.precision + 2 * importance))

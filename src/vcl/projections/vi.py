@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, inf, log
 from typing import Literal, final
 
 import torch
@@ -14,54 +14,94 @@ from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
-from vcl.models.base import Model
+from vcl.models.base import Model, held, points, spread
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
-from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
 from vcl.rng import Rng
 
-Start = Literal["continue", "restart"]
-STARTS: tuple[Start, ...] = ("continue", "restart")
+Start = Literal["continue", "reset", "restart"]
+STARTS: tuple[Start, ...] = ("continue", "reset", "restart")
+
+Climbs = Literal["log_var", "log_sd"]
+CLIMBS: tuple[Climbs, ...] = ("log_var", "log_sd")
 
 
 @final
 class Elbo:
-    """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4)."""
+    """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4).
 
-    def __init__(self, model: Model, previous: Gaussian, draws: int, estimator: Estimator) -> None:
-        self.model, self.previous, self.kl = model, previous, KlTo(previous)
-        self.draws, self.estimator = draws, estimator
+    With latent variables log p is the bound of each example, and the expectation is over theta and z: S draws of both.
+    The KL is over the parameters that have a posterior. Climbed are mean and log variance (or log deviation) of what is
+    drawn, and the points, if there are any, beside them.
+    """
+
+    def __init__(
+        self, model: Model, previous: Gaussian, draws: int, estimator: Estimator, climbs: Climbs = "log_var"
+    ) -> None:
+        self.layout = previous.layout
+        self.spread, self.held, self.points = (part(model, self.layout) for part in (spread, held, points))
+        self.model, self.previous, self.kl = model, previous, KlTo(previous.restrict(self.held))
+        self.draws, self.estimator, self.climbs = draws, estimator, climbs
         self.plans: dict[int, Plan] = {}
 
     def plan(self, batch: Data) -> Plan:
         """How each parameter is treated in batches of this size; found by one recorded pass and kept."""
         if batch.size not in self.plans:
             one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
-            params = self.previous.layout.split(self.previous.mean[0])
+            params = self.layout.split(self.previous.mean[0])
+            zero = self.previous.mean.new_zeros(batch.size, self.model.latent) if self.model.latent else None
             self.plans[batch.size] = plan(
-                lambda p: self.model.log_lik(p, one), params, batch.size, self.estimator, self.model.row_wise
-            )
+                lambda p: self.model.log_lik(p, one, zero),
+                params, batch.size, self.estimator, self.model.row_wise, self.points.names,
+            )  # fmt: skip
         return self.plans[batch.size]
 
     def noise(self, batch: Data) -> int:
-        """S draws of the plan's noise."""
-        return self.draws * self.plan(batch).noise
+        """S draws of the plan's noise, and of every example's latent variables."""
+        return self.draws * (self.plan(batch).noise + batch.size * self.model.latent)
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
-        mean, log_var = parameters
-        expected = self.expected_log_lik(mean, log_var.exp(), batch, noise)
-        return scaled_sum(expected, total) - self.kl(mean, log_var)
+        mean, log_var, fixed = self.moments(parameters)
+        expected = self.expected_log_lik(mean, log_var.exp(), batch, noise, fixed)
+        return scaled_sum(expected, total) - self.kl(*(self.spread.cut(part, self.held) for part in (mean, log_var)))
 
-    def expected_log_lik(self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor) -> Tensor:
-        """E_q log p(y^(n) | theta, x^(n)) of each example [R, B]: the average over S draws."""
+    def parameters(self, q: Gaussian) -> tuple[Tensor, ...]:
+        """What is climbed, at q."""
+        mean, log_var = (self.layout.cut(part, self.spread) for part in q[1:])
+        drawn = mean, log_var if self.climbs == "log_var" else 0.5 * log_var
+        return (*drawn, self.layout.cut(q.mean, self.points)) if self.points.names else drawn
 
-        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
-            return self.model.log_lik(params, Data(x, y, source, batch.sources))
+    def belief(self, parameters: tuple[Tensor, ...]) -> Gaussian:
+        """The inverse: q, where points have variance 0."""
+        mean, log_var, fixed = self.moments(parameters)
+        means = self.layout.join({**self.spread.split(mean), **fixed}, lead=1)
+        return Gaussian(self.layout, means, self.layout.pad(log_var, self.spread, -inf))
 
+    def moments(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Params]:
+        """Mean and log variance of what is drawn, and the points."""
+        mean, log, *rest = parameters
+        fixed = self.points.split(rest[0]) if rest else {}
+        return mean, log if self.climbs == "log_var" else 2 * log, fixed
+
+    def expected_log_lik(
+        self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor, fixed: Params | None = None
+    ) -> Tensor:
+        """E_q log p(y^(n) | theta, x^(n)) of each example [R, B] over S draws; ``fixed`` are the points."""
+
+        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
+            return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
+
+        planned, latent = self.plan(batch), self.model.latent
         tape = noise.view(noise.shape[0], self.draws, -1)
         values = (batch.x, batch.y, batch.source)
-        return evaluate_draws(self.plan(batch), log_lik, self.previous.layout, mean, var, tape, *values).mean(1)
+        each: tuple[Tensor, ...] = ()
+        if latent:
+            tape, z = torch.split(tape, [planned.noise, batch.size * latent], dim=-1)
+            each = (z.view(*z.shape[:2], batch.size, latent),)
+        found = evaluate_draws(planned, log_lik, self.spread, mean, var, tape, *values, each=each, points=fixed)
+        return found.mean(1)
 
 
 @final
@@ -71,7 +111,12 @@ class VariationalKL:
 
     Parameters that data has informed start at q_{t-1} (``continue``); those still at the prior start at small
     random means with variance ``init_var``, and if that is all of them (the first task) at the maximum-likelihood
-    solution. ``restart`` starts every parameter at small random means, at every task, with q_{t-1} as the prior only.
+    solution. ``reset`` keeps the means of q_{t-1} but sets every variance back to ``init_var`` at every task, as the
+    authors' generative runs do. ``restart`` starts every parameter at small random means, at every task, with q_{t-1}
+    as the prior only. ``init`` says which small random means: see :func:`vcl.projections.base.small_random`.
+
+    The length of Adam's steps does not depend on the scale of the gradient, so it matters what is climbed: with
+    ``climbs="log_sd"`` variances move twice as fast as with ``"log_var"``.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -81,6 +126,8 @@ class VariationalKL:
     init_var: float = exp(-6)
     init_sd: float = 0.1
     ml_start: bool = True
+    init: Init = "normal"
+    climbs: Climbs = "log_var"
 
     def initial(self, prior: Gaussian) -> Gaussian:
         """q_0 = p."""
@@ -97,6 +144,8 @@ class VariationalKL:
             raise unknown("estimator", self.estimator, ESTIMATORS)
         if self.start not in STARTS:
             raise unknown("start", self.start, STARTS)
+        if self.climbs not in CLIMBS:
+            raise unknown("climbs", self.climbs, CLIMBS)
 
     def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
         """The maximiser over the parameters that the data touches; the others stay, bit for bit."""
@@ -106,18 +155,20 @@ class VariationalKL:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         first = self.first(previous, target, rng, report)
-        elbo = Elbo(model, previous, self.draws, self.estimator)
-        ends = ascend(elbo, (first.mean, first.log_var), data, self.ascent, rng, report, "variational fit")
-        return q.merge(Gaussian(previous.layout, *ends))
+        elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
+        ends = ascend(elbo, elbo.parameters(first), data, self.ascent, rng, report, "variational fit")
+        return q.merge(elbo.belief(ends))
 
     def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
         """Where the climb starts."""
         layout = previous.layout
         new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
-        mean = small_random(layout, new, previous.mean, self.init_sd, rng)
-        if self.start == "continue" and self.ml_start and len(new) == len(layout.names):
-            mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng.at("ml"), report)
+        mean = small_random(layout, new, previous.mean, self.init_sd, rng, self.init)
+        if self.start != "restart" and self.ml_start and len(new) == len(layout.names):
+            rng = rng.at("ml")
+            mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng, report, self.draws)
         log_vars = layout.split(previous.log_var)
-        for name in new:
+        wide = spread(target.model, layout).names
+        for name in wide if self.start == "reset" else [name for name in new if name in wide]:
             log_vars[name] = torch.full_like(log_vars[name], log(self.init_var))
         return Gaussian(layout, mean, layout.join(log_vars, lead=1))

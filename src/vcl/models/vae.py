@@ -1,0 +1,266 @@
+"""Variational auto-encoders whose decoder has a posterior (the paper's section 4).
+
+    z^(n) ~ N(0, I),   x^(n) ~ p(x | z^(n), theta),   q(z | x) = N(z; mu(x), diag sd(x)^2) by the encoder
+
+    L^(n)(theta) = E_{q(z | x^(n))} log p(x^(n) | z, theta) - KL( q(z | x^(n)) || p(z) )  <=  log p(x^(n) | theta)
+
+The decoder goes from z to an intermediate h (``lower``) and from h to pixels (``upper``). One of the two is shared by
+all tasks and the other is each task's own: architecture (i) has private z -> h, architecture (ii) private h -> x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import inf
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from vcl.data import Data, as_input
+from vcl.errors import VclError, unknown
+from vcl.gaussian import Gaussian, standard_normal
+from vcl.layout import HEAD, Layout, Params, head_of
+from vcl.models.base import Heads, Role, no_latent, spread
+from vcl.models.network import TRUNK, refuse_unsound
+from vcl.pixels import BernoulliPixels, Pixels
+
+Private = Literal["lower", "upper"]
+PRIVATES: tuple[Private, ...] = ("lower", "upper")
+
+ENCODER, DECODER = "encoder", "decoder"
+
+
+@final
+class Vae:
+    """p(x | z, theta), theta = {theta^S, theta^H_h}, and encoders, which are point parameters beside it.
+
+    ``encoder`` maps inputs [N, ...] to ``latent`` means and then as many log deviations an example; ``lower`` maps z
+    [N, latent] to h, and ``upper`` maps h to the output for each pixel [N, ...]. They are any modules, used as they
+    are: their own parameter values play no part, only their structure. The shared part of the decoder is theta^S, with
+    prior N(0, prior_var I). Each task's part of the decoder is drawn with a variance of its own but has no KL, as in
+    the authors' runs; ``head_kl`` gives it the prior too. A head's size is its number of pixels.
+
+    Each task has an encoder of its own, as in the paper. ``shared_encoder`` has one for all; nothing holds it to what
+    it was, so it follows the last task, and importance sampling for older ones has a poorer proposal.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        lower: nn.Module,
+        upper: nn.Module,
+        latent: int,
+        pixels: Pixels | None = None,
+        private: Private = "lower",
+        shared_encoder: bool = False,
+        head_kl: bool = False,
+        prior_var: float = 1.0,
+    ) -> None:
+        for module in (encoder, lower, upper):
+            refuse_unsound(module)
+        if latent < 1:
+            raise VclError(f"latent is {latent}; give at least 1 latent variable.")
+        if prior_var <= 0:
+            raise VclError(f"prior_var is {prior_var}; a variance must be above 0.")
+        if private not in PRIVATES:
+            raise unknown("private part of the decoder", private, PRIVATES)
+        self.encoder, self.lower, self.upper = encoder, lower, upper
+        self.latent = latent
+        self.pixels: Pixels = BernoulliPixels() if pixels is None else pixels
+        self.private, self.shared_encoder, self.head_kl, self.prior_var = private, shared_encoder, head_kl, prior_var
+        self.row_wise = False
+
+    def layout(self, heads: Heads) -> Layout:
+        """The shared decoder part, the encoder if it is shared, then each task's decoder part and encoder."""
+        shared, own = (self.upper, self.lower) if self.private == "lower" else (self.lower, self.upper)
+        shapes = {TRUNK + name: tuple(value.shape) for name, value in shared.named_parameters()}
+        if self.shared_encoder:
+            shapes |= {f"{ENCODER}.{name}": tuple(value.shape) for name, value in self.encoder.named_parameters()}
+        for head in heads:
+            shapes |= {_own(head, DECODER, name): tuple(value.shape) for name, value in own.named_parameters()}
+            if not self.shared_encoder:
+                encoder = self.encoder.named_parameters()
+                shapes |= {_own(head, ENCODER, name): tuple(value.shape) for name, value in encoder}
+        return Layout(tuple(shapes), tuple(shapes.values()))
+
+    def role(self, name: str) -> Role:
+        """theta^S has a posterior, encoders are points, and a task's own decoder part is free or has one too."""
+        if name.startswith(TRUNK):
+            return "random"
+        if name.startswith(f"{ENCODER}.") or name.rpartition(".")[2].startswith(f"{ENCODER}:"):
+            return "point"
+        return "random" if self.head_kl else "free"
+
+    def prior(self, heads: Heads) -> Gaussian:
+        """N(0, prior_var I), and variance 0 for the encoders."""
+        prior = standard_normal(self.layout(heads), self.prior_var)
+        drawn = spread(self, prior.layout)
+        return prior._replace(log_var=prior.layout.pad(prior.layout.cut(prior.log_var, drawn), drawn, -inf))
+
+    def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
+        """log p(x | z, theta) - KL(q(z | x) || p(z)) at z = mu(x) + sd(x) noise: L^(n) for one draw of z each.
+
+        Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form.
+        """
+        if noise is None:
+            raise VclError(
+                "a VAE's bound needs noise for its latent variables; give standard normals [..., N, latent]."
+            )
+
+        def answer(head: str) -> Tensor:
+            mean, log_sd = self.encode(params, data.x, head)
+            # KL = 1/2 sum_i mu_i^2 + sd_i^2 - 1 - log sd_i^2
+            divergence = 0.5 * (mean.square() + (2 * log_sd).exp() - 1 - 2 * log_sd).sum(-1)
+            return self._log_prob(params, mean + log_sd.exp() * noise, data.x, head) - divergence
+
+        return _by_head(data, answer)
+
+    def log_weight(self, params: Params, data: Data, noise: Tensor) -> Tensor:
+        """log p(x | z, theta) p(z) / q(z | x) at z = mu(x) + sd(x) noise; E_q of its exponential is p(x | theta)."""
+
+        def answer(head: str) -> Tensor:
+            mean, log_sd = self.encode(params, data.x, head)
+            z = mean + log_sd.exp() * noise
+            # log p(z) - log q(z | x) = sum_i 1/2 noise_i^2 - 1/2 z_i^2 + log sd_i: the constants cancel
+            ratio = (0.5 * (noise.square() - z.square()) + log_sd).sum(-1)
+            return self._log_prob(params, z, data.x, head) + ratio
+
+        return _by_head(data, answer)
+
+    def encode(self, params: Params, x: Tensor, head: str) -> tuple[Tensor, Tensor]:
+        """mu(x) and log sd(x), each [N, latent]."""
+        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
+        mean, log_sd = functional_call(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
+        return mean, log_sd
+
+    def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
+        """The output for each pixel [..., P], for z [..., latent]."""
+        module = self.lower if self.private == "lower" else self.upper
+        shared, own = _under(params, TRUNK), _mine(params, head, DECODER, module)
+        lower, upper = (own, shared) if self.private == "lower" else (shared, own)
+        h = functional_call(self.lower, lower, z.reshape(-1, self.latent))
+        output: Tensor = functional_call(self.upper, upper, h)
+        return output.reshape(*z.shape[:-1], -1)
+
+    def generate(self, params: Params, z: Tensor, head: str) -> Tensor:
+        """E[x | z, theta] [..., P], for z [..., latent]."""
+        return self.pixels.mean(self.decode(params, z, head))
+
+    def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """The reconstruction E[x | z = mu(x), theta] [N, P]."""
+        return self.generate(params, self.encode(params, x, head)[0], head)
+
+    def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
+        """Refused: it has no closed form."""
+        raise no_latent(self, "the evidence in closed form")
+
+    def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
+        """Refused: there are no labels; images come from :meth:`generate`."""
+        raise VclError("a VAE has no labels to draw; use the curvature 'empirical', and generate for images.")
+
+    def check(self, data: Data, heads: Heads) -> None:
+        """Pixels must be what the observation model takes, as many as the head says, and the modules must fit."""
+        for position, source in enumerate(data.sources):
+            what = f"task {source.task!r}"
+            if source.head not in heads:
+                raise VclError(f"{what} names the head {source.head!r}, which is not among {list(heads)}.")
+            found = data.x[0, 0].numel() if data.size else heads[source.head]
+            if found != heads[source.head]:
+                raise VclError(
+                    f"{what}: its images have {found} pixels but the head {source.head!r} has {heads[source.head]}; "
+                    "make them equal."
+                )
+            shared = data.x[:1] if data.x.stride(0) == 0 else data.x
+            mine = data.source[: shared.shape[0]] == position
+            self.pixels.check(shared if len(data.sources) == 1 else shared[mine], what)
+        if data.size:
+            self._check_modules(data.x[0, :1], heads[data.sources[0].head])
+
+    def _check_modules(self, x: Tensor, pixels: int) -> None:
+        dtype = as_input(x).dtype
+        params = {
+            name: torch.zeros(shape, dtype=dtype, device=x.device)
+            for name, shape in zip(*self.layout({"a": pixels}), strict=True)
+        }
+        with torch.no_grad():
+            try:
+                codes = torch.cat(self.encode(params, x, "a"), dim=-1)
+            except (RuntimeError, ValueError) as error:
+                raise VclError(
+                    f"the encoder does not take inputs of shape {tuple(x.shape[1:])} and dtype {x.dtype}: {error}"
+                ) from error
+            if codes.shape != (1, 2 * self.latent):
+                raise VclError(
+                    f"the encoder gives {tuple(codes.shape[1:])} values an example; it must give {2 * self.latent}: "
+                    f"{self.latent} means and as many log deviations."
+                )
+            try:
+                output = self.decode(params, codes[:, : self.latent], "a")
+            except RuntimeError as error:
+                raise VclError(f"the decoder does not take {self.latent} latent variables: {error}") from error
+        if output.shape != (1, pixels):
+            raise VclError(
+                f"the decoder gives {output.shape[-1]} pixels but the images have {pixels}; make them equal."
+            )
+
+    def _log_prob(self, params: Params, z: Tensor, x: Tensor, head: str) -> Tensor:
+        return self.pixels.log_prob(self.decode(params, z, head), as_input(x).flatten(1))
+
+
+def mlp_vae(
+    pixels: int = 784,
+    latent: int = 50,
+    features: int = 500,
+    hidden: int = 500,
+    likelihood: Pixels | None = None,
+    private: Private = "lower",
+    shared_encoder: bool = False,
+    head_kl: bool = False,
+    prior_var: float = 1.0,
+) -> Vae:
+    """The paper's: encoder 784-500-500-500-(50 + 50), z -> h 50-500-500, h -> x 500-500-784, with ReLU."""
+    for name, size in (("pixels", pixels), ("latent", latent), ("features", features), ("hidden", hidden)):
+        if size < 1:
+            raise VclError(f"{name} is {size}; give at least 1.")
+    encoder = nn.Sequential(nn.Flatten(), *_layers([pixels, hidden, hidden, hidden, 2 * latent]))
+    lower = nn.Sequential(*_layers([latent, hidden, features]), nn.ReLU())
+    upper = nn.Sequential(*_layers([features, hidden, pixels]))
+    return Vae(encoder, lower, upper, latent, likelihood, private, shared_encoder, head_kl, prior_var)
+
+
+def _layers(sizes: Sequence[int]) -> list[nn.Module]:
+    """Linear layers with ReLU between."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return layers[:-1]
+
+
+def _own(head: str, part: str, name: str) -> str:
+    """A task's own parameter. What follows the head has no dot in it: that is how a head is told from the rest."""
+    return f"{HEAD}{head}.{part}:{name.replace('.', ':')}"
+
+
+def _mine(params: Params, head: str, part: str, module: nn.Module) -> dict[str, Tensor]:
+    """A task's own parameters of one part, under the module's names."""
+    found = _under(params, _own(head, part, ""))
+    if not found and any(True for _ in module.parameters()):
+        met = [known for known in dict.fromkeys(map(head_of, params)) if known is not None]
+        raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for one of those met: {met}.")
+    return {name.replace(":", "."): value for name, value in found.items()}
+
+
+def _under(params: Params, prefix: str) -> dict[str, Tensor]:
+    return {name[len(prefix) :]: value for name, value in params.items() if name.startswith(prefix)}
+
+
+def _by_head(data: Data, answer: Callable[[str], Tensor]) -> Tensor:
+    """``answer`` [..., N] of each example's own head: all examples go through each, and each keeps its own answer."""
+    answers = {head: answer(head) for head in data.heads}
+    total = answers[data.sources[0].head]
+    for position, source in enumerate(data.sources[1:], start=1):
+        total = torch.where(data.source == position, answers[source.head], total)
+    return total
