@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from vcl.data import Data
-from vcl.lab.discriminative import network
 from vcl.lab.experiments import EXPERIMENTS, Experiment
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import PRESETS, check
@@ -104,7 +103,7 @@ def test_a_seed_gets_the_same_tasks_alone_and_in_a_stack(plan: Plan, stream: Str
 @pytest.mark.parametrize("side", [8, 28])
 def test_the_network_takes_every_task(plan: Plan, side: int) -> None:
     stream = plan.experiment.stream(made_up(side), plan.settings, Rng(plan.seeds))
-    model = network(plan.settings, stream.shape)
+    model = plan.experiment.kind.model(plan.settings, stream.shape)
     heads: dict[str, int] = {}
     for task in stream:
         heads |= task.heads

@@ -343,7 +343,7 @@ def test_ctrl_c_keeps_what_was_finished(
 ) -> None:
     rows = [Row("vcl", 0, 1, 1, "accuracy", 0.5)]
 
-    def interrupted(*_: object) -> Iterator[Done]:
+    def interrupted(*_: object, **__: object) -> Iterator[Done]:
         yield Done("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)
         raise KeyboardInterrupt
 

@@ -90,8 +90,10 @@ def test_cuda_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         plan(device="cuda")
 
 
-@pytest.mark.parametrize("entry", METHODS, ids=lambda entry: entry.name)
-@pytest.mark.parametrize("name", [entry.name for entry in EXPERIMENTS])
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [pytest.param(e.name, m, id=f"{e.name}-{m.name}") for e in EXPERIMENTS for m in e.kind.methods],
+)
 def test_every_method_is_built_from_the_settings_of_every_experiment(entry: Any, name: str) -> None:
     settings = experiment(name).presets["paper"]
     method = entry.build(settings)

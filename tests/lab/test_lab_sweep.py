@@ -255,8 +255,8 @@ def failing(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     """Let the run of a method fail: the one after ``calls`` whole ones, after its first task."""
     left = [calls]
 
-    def run(*given: Any) -> Iterator[Done]:
-        real = run_method(*given)
+    def run(*given: Any, **named: Any) -> Iterator[Done]:
+        real = run_method(*given, **named)
         if left[0]:
             left[0] -= 1
             yield from real
@@ -301,8 +301,8 @@ def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_ctrl_c_keeps_the_validation_rows(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*given: Any) -> Iterator[Done]:
-        yield next(run_method(*given))
+    def interrupted(*given: Any, **named: Any) -> Iterator[Done]:
+        yield next(run_method(*given, **named))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "run_method", interrupted)

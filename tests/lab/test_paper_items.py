@@ -146,11 +146,11 @@ def test_what_cannot_be_run_is_one_sentence(words: str, sentence: str, here: Pat
 
 def test_every_number_and_claim_of_the_paper_is_of_something_that_its_item_runs() -> None:
     """At the paper preset: a misspelt label would otherwise never be compared."""
-    from vcl.lab.paper.store import Loaded, digest
+    from vcl.lab.paper.store import Loaded
     from vcl.lab.streams import arrays
 
     made = arrays(load("digits"))
-    context = Context("paper", lambda name: Loaded(made, "digits", digest(made)))
+    context = Context("paper", lambda name: Loaded(made, "digits", made.digest()))
     for entry in ITEMS:
         if not isinstance(entry, StreamItem):
             continue

@@ -15,13 +15,13 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab.paper import store as store_module
-from vcl.lab.paper.store import Loaded, Store, described, description, digest, identity
+from vcl.lab.paper.store import Loaded, Store, described, description, identity
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.results import read_csv
 from vcl.lab.runner import Done, run_method
 
 ARRAYS = images(train=120, test=40)
-DATA = Loaded(ARRAYS, "made up", digest(ARRAYS))
+DATA = Loaded(ARRAYS, "made up", ARRAYS.digest())
 
 
 def plan(method: str = "vcl-random", *changes: str, grid: str | None = None, name: str = "permuted-digits") -> Plan:
@@ -144,7 +144,7 @@ def test_seeds_grids_experiments_and_data_tell_parts_apart() -> None:
     names = [name_of(each) for each in (base, *others)]
     assert len(set(names)) == len(names)
     altered = ARRAYS._replace(test_x=ARRAYS.test_x + 1)
-    assert name_of(base, Loaded(altered, "made up", digest(altered))) != names[0]
+    assert name_of(base, Loaded(altered, "made up", altered.digest())) != names[0]
 
 
 def test_a_table_is_computed_once(store: Store) -> None:

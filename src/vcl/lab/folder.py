@@ -61,6 +61,10 @@ class RunFolder:
         """Write what this run is."""
         write_atomic(self.path / ABOUT, json.dumps(about, indent=2) + "\n")
 
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep a file beside the rows."""
+        write_atomic_bytes(self.path / name, content)
+
     def add(self, rows: list[Row]) -> None:
         """Add the rows of one finished task."""
         self.rows += rows

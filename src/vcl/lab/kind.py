@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vcl.lab.results import Row
+from vcl.lab.streams import Arrays
 from vcl.recursion import Method, State, Task
 from vcl.rng import Rng
 
@@ -40,6 +42,17 @@ class Run(NamedTuple):
     lam: float | None
 
 
+class Prepared(NamedTuple):
+    """What an evaluation may need before the first task: the data, and where work is done."""
+
+    settings: Any
+    data: Arrays
+    digest: Callable[[], str]
+    """Of every byte of the data."""
+    device: torch.device
+    say: Callable[[str], None]
+
+
 class Asked(NamedTuple):
     """What there is to evaluate after a task: the tasks met so far (their test data alone) under the state."""
 
@@ -51,6 +64,8 @@ class Asked(NamedTuple):
     state: State[Any]
     met: Sequence[Task]
     rng: Rng
+    prepared: Any = None
+    """What the kind's ``prepare`` gave."""
 
 
 class Score(NamedTuple):
@@ -75,6 +90,10 @@ class Tabled(NamedTuple):
     explain: Callable[[Sequence[Row], Mapping[str, float]], str]
 
 
+def nothing(asked: Prepared) -> None:
+    """No preparation."""
+
+
 class Kind(NamedTuple):
     """A kind of experiment."""
 
@@ -92,3 +111,8 @@ class Kind(NamedTuple):
     """The settings that the network follows from."""
     prediction: tuple[str, ...]
     """The settings that the evaluation follows from."""
+    prepare: Callable[[Prepared], Any] = nothing
+    samples: Callable[[Asked], Tensor] | None = None
+    """Pictures to keep after each task, if there are any: uint8 [runs, tasks so far, count, ...]."""
+    save: Callable[[Asked], bytes] | None = None
+    """What to keep of the end of a run, if anything."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from vcl.lab.arithmetic import matrix_products
-from vcl.lab.kind import Asked, MethodEntry, Score
+from vcl.lab.kind import Asked, MethodEntry, Prepared, Score
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
@@ -28,10 +30,23 @@ class Done(NamedTuple):
     state: State[Any]
     """All that is needed to go on from here."""
     score: Score
+    pictures: Tensor | None = None
+    """What the kind's ``samples`` gave."""
+    saved: bytes | None = None
+    """What the kind's ``save`` gave, after the last task."""
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
 
 
 def run_method(
-    plan: Plan, entry: MethodEntry, data: Arrays, report: Report = silent, state: State[Any] | None = None
+    plan: Plan,
+    entry: MethodEntry,
+    data: Arrays,
+    report: Report = silent,
+    state: State[Any] | None = None,
+    say: Callable[[str], None] = quiet,
 ) -> Iterator[Done]:
     """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one.
 
@@ -41,6 +56,7 @@ def run_method(
     rng = Rng(tuple(run.seed for run in runs))
     stream = plan.experiment.stream(data.to(plan.device), settings, rng)
     kind = plan.experiment.kind
+    prepared = kind.prepare(Prepared(settings, data, data.digest, plan.device, say))
     model = kind.model(settings, stream.shape)
     method = plan.build(entry)
     if state is None:
@@ -53,5 +69,9 @@ def run_method(
         met.append(task._replace(train=task.train.empty()))
         with matrix_products(settings.matmul):
             (state,) = learn(state, [task], model, method, rng, report)
-            rows = kind.evaluate(Asked(settings, entry, runs, plan.device, model, state, met, rng))
-        yield Done(entry.name, task.name, state.t, stream.size, perf_counter() - began, rows, state, kind.score)
+            asked = Asked(settings, entry, runs, plan.device, model, state, met, rng, prepared)
+            rows = kind.evaluate(asked)
+            pictures = None if kind.samples is None else kind.samples(asked).cpu()
+        saved = kind.save(asked) if kind.save is not None and state.t == stream.size else None
+        seconds = perf_counter() - began
+        yield Done(entry.name, task.name, state.t, stream.size, seconds, rows, state, kind.score, pictures, saved)

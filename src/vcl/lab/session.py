@@ -15,17 +15,21 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from safetensors.torch import save
+from torch import Tensor
 
 from vcl import __version__
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.estimate import check_methods
-from vcl.lab.figures import lambda_grid
+from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import RunFolder, write_atomic
+from vcl.lab.generative.keep import ENDING
 from vcl.lab.plan import Plan
 from vcl.lab.progress import watching
 from vcl.lab.runner import run_method
 from vcl.lab.streams import Arrays, arrays
+from vcl.rng import Rng
 
 
 @contextmanager
@@ -66,7 +70,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
 def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console) -> None:
     """Run every method of the plan and leave the whole story in ``folder``."""
     check_methods(plan, data)
-    about = describe(plan, origin)
+    about = describe(plan, origin, data.train_x.shape[1:])
     folder.describe(about)
     seconds = run_methods(plan, data, folder, console)
     folder.describe({**about, **finished(seconds)})
@@ -76,15 +80,34 @@ def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: C
 def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console) -> dict[str, float]:
     """Run every method of the plan, rows going to ``folder`` task by task; the seconds that each took."""
     seconds: dict[str, float] = {}
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
     with watching(console) as watch:
         for entry in plan.methods:
             start = perf_counter()
             watch.begin(entry.name, plan.settings.tasks)
-            for done in run_method(plan, entry, data, watch.epoch):
+            pictures: list[Tensor] = []
+            for done in run_method(plan, entry, data, watch.epoch, say=say):
                 folder.add(done.rows)
+                pictures += [] if done.pictures is None else [done.pictures]
+                if done.saved is not None:
+                    folder.keep(f"{entry.name}{ENDING}", done.saved)
                 watch.task(done)
+            if pictures:
+                keep_pictures(pictures, entry.name, plan, data, folder)
             seconds[entry.name] = round(perf_counter() - start, 2)
     return seconds
+
+
+def keep_pictures(pictures: list[Tensor], method: str, plan: Plan, data: Arrays, folder: RunFolder) -> None:
+    """What the first run's generators drew after each task: all of it as tensors, one of each as a figure."""
+    kept = {f"after {after}": images.contiguous() for after, images in enumerate(pictures, start=1)}
+    folder.keep(f"{method}.samples.safetensors", save(kept))
+    names = [task.name for task in plan.experiment.stream(data, plan.settings, Rng(plan.seeds[:1]))]
+    title = f"{plan.experiment.name}, preset {plan.preset}: {method}"
+    sample_grid.draw([images[0, :, 0] for images in pictures], names, title, folder.path / f"samples-{method}")
 
 
 def show(
@@ -115,7 +138,7 @@ def finished(seconds: dict[str, float]) -> dict[str, Any]:
     return {"finished": now(), "seconds": seconds, "total_seconds": round(sum(seconds.values()), 2)}
 
 
-def describe(plan: Plan, origin: str) -> dict[str, Any]:
+def describe(plan: Plan, origin: str, shape: Sequence[int]) -> dict[str, Any]:
     """Everything that made the numbers."""
     return {
         "command": command(sys.argv[1:]),
@@ -127,6 +150,7 @@ def describe(plan: Plan, origin: str) -> dict[str, Any]:
         "settings_of": {entry.name: plan.own(entry) for entry in plan.methods},
         "grid": plan.grid,
         "data": {"name": plan.experiment.dataset, "origin": origin},
+        "shape": list(shape),
         "device": device_name(plan.device),
         "versions": {"vcl": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "started": now(),

@@ -77,6 +77,13 @@ AT_LEAST_ONE = (
     "seeds",
     "coreset",
     "filter_batch",
+    "latent",
+    "features",
+    "fisher_draws",
+    "ll_draws",
+    "images",
+    "classifier_hidden",
+    "classifier_epochs",
 )
 ABOVE_ZERO = (
     "batch",
@@ -132,8 +139,11 @@ def check(settings: DataclassInstance) -> None:
     if values["order"] and sorted(values["order"]) != list(range(values["tasks"])):
         wanted = ",".join(str(number) for number in range(values["tasks"]))
         raise VclError(f"order is {values['order']}; name each of {wanted} once, in the order that you want.")
-    if not values["hidden"] or min(values["hidden"]) < 1:
+    layers = values["hidden"] if isinstance(values["hidden"], tuple) else (values["hidden"],)
+    if not layers or min(layers) < 1:
         raise VclError(f"hidden is {values['hidden']}; give at least one layer of at least 1 unit, such as 100,100.")
+    if values.get("ll_drawn", 0) < 0:
+        raise VclError(f"ll_drawn is {values['ll_drawn']}; give a number of draws, or 0 for none.")
 
 
 def _parse(key: str, text: str, kind: Any) -> Any:

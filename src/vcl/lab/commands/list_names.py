@@ -10,11 +10,13 @@ def list_names() -> None:
 
     from vcl.lab.datasets import describe, names
     from vcl.lab.experiments import EXPERIMENTS
+    from vcl.lab.generative.methods import GENERATIVE_METHODS
     from vcl.lab.methods import METHODS
 
     groups = {
         "experiments": [(entry.name, entry.about) for entry in EXPERIMENTS],
         "methods": [(entry.name, entry.about) for entry in METHODS],
+        "methods of generative experiments": [(entry.name, entry.about) for entry in GENERATIVE_METHODS],
         "datasets": [(name, describe(name)) for name in names()],
     }
     for title, entries in groups.items():

@@ -3,6 +3,7 @@
 from vcl.errors import unknown
 from vcl.lab.experiments.digits import PERMUTED_DIGITS, SPLIT_DIGITS
 from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.experiments.generative import GENERATIVE_DIGITS, GENERATIVE_MNIST, GENERATIVE_NOTMNIST
 from vcl.lab.experiments.permuted_mnist import PERMUTED_MNIST
 from vcl.lab.experiments.split_mnist import SPLIT_MNIST
 from vcl.lab.experiments.split_notmnist import SPLIT_NOTMNIST, SPLIT_NOTMNIST_LARGE
@@ -17,6 +18,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     SPLIT_NOTMNIST_LARGE,
     PERMUTED_DIGITS,
     SPLIT_DIGITS,
+    GENERATIVE_MNIST,
+    GENERATIVE_NOTMNIST,
+    GENERATIVE_DIGITS,
 )
 
 

@@ -19,7 +19,7 @@ from vcl.lab.paper import table
 from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.numbers import claims, numbers
-from vcl.lab.paper.store import Kept, Loaded, Store, digest
+from vcl.lab.paper.store import Kept, Loaded, Store
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.results import Row, Summary, methods, read_csv, summarise, to_csv
 from vcl.lab.settings import Preset
@@ -137,7 +137,7 @@ class Reproduction:
         if dataset not in self.loaded:
             found = load(dataset, self.data, say=self._say)
             made = arrays(found)
-            self.loaded[dataset] = Loaded(made, found.origin, digest(made))
+            self.loaded[dataset] = Loaded(made, found.origin, made.digest())
         return self.loaded[dataset]
 
     def _task_names(self, request: Request) -> Callable[[], list[str]]:

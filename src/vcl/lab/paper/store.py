@@ -54,14 +54,6 @@ class Kept(NamedTuple):
     new: bool
 
 
-def digest(data: Arrays) -> str:
-    """Of all examples and labels, so that results of different data never meet."""
-    made = blake2b(digest_size=8)
-    for part in data[:4]:
-        made.update(part.cpu().contiguous().numpy().data)
-    return made.hexdigest()
-
-
 def description(plan: Plan, data: Loaded) -> dict[str, Any]:
     """Everything that the numbers of a plan with one method depend on."""
     (entry,) = plan.methods

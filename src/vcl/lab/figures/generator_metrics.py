@@ -1,0 +1,88 @@
+"""Metrics of generators on each task as more are learned, and their average: one figure a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from vcl.lab.figures.curves import curve, frame, limits, look
+from vcl.lab.figures.style import save
+from vcl.lab.results import Row, matrix, methods, shown
+
+
+class Measure(NamedTuple):
+    """A metric, what its axis says, and whether more of it is better."""
+
+    metric: str
+    label: str
+    name: str
+    up: bool
+
+
+MEASURES = (
+    Measure("log likelihood", "test log-likelihood (nats)", "log-likelihood", True),
+    Measure("classifier uncertainty", "classifier uncertainty (nats)", "uncertainty", False),
+)
+COLUMNS = 4
+KEPT = 2 / 3
+"""The share of the methods, the best at the end, whose range a panel shows; who forgets all would flatten the rest."""
+
+
+def draw(rows: Sequence[Row], title: str, path: Path, tasks: Sequence[str] | None = None) -> list[Path]:
+    """``path``-log-likelihood and ``path``-uncertainty: a panel per task, from when it is learned, and their average.
+
+    Bands are one standard error over seeds. A curve that leaves its panel is worse than what the panel shows.
+    """
+    made: list[Path] = []
+    for measure in MEASURES:
+        if any(row.metric == measure.metric for row in rows):
+            made += save(picture(rows, title, measure, tasks), path.with_name(f"{path.name}-{measure.name}"))
+    return made
+
+
+def picture(rows: Sequence[Row], title: str, measure: Measure, tasks: Sequence[str] | None = None) -> Figure:
+    """The figure of one metric."""
+    names = methods([row for row in rows if row.metric == measure.metric])
+    courses = {name: matrix(rows, name, measure.metric) for name in names}
+    size = max((A.shape[-1] for A in courses.values()), default=0)
+    titles = [*(tasks or [f"task {number + 1}" for number in range(size)]), "average"]
+    columns = min(COLUMNS, len(titles))
+    lines = ceil(len(titles) / columns)
+    figure = Figure(figsize=(7.0, 0.9 + 1.5 * lines), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).flat
+    for number, axes in enumerate(panels):
+        if number >= len(titles):
+            axes.set_visible(False)
+            continue
+        average = number == size
+        values = {name: A.nanmean(-1) if average else A[:, number:, number] for name, A in courses.items()}
+        for position, name in enumerate(names):
+            curve(axes, values[name], shown(name), look(position), 3.2, 1 if average else number + 1)
+        frame(axes, size, room=0.05, ticks=5)
+        axes.tick_params(labelsize=7)
+        axes.set_title(titles[number], fontsize=8, fontweight="bold" if average else "normal")
+        if number + columns >= len(titles):
+            axes.set_xlabel("tasks learned", fontsize=7)
+        _limit(axes, list(values.values()), measure.up)
+    figure.supylabel(measure.label, fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    if names:
+        handles = figure.axes[0].lines[: len(names)]
+        figure.legend(handles=handles, fontsize=7, frameon=False, loc="outside lower center", ncols=5)
+    return figure
+
+
+def _limit(axes: Axes, values: Sequence[Tensor], up: bool) -> None:
+    """Show the best methods' range."""
+    sign = 1.0 if up else -1.0
+    ranked = sorted(values, key=lambda each: -sign * float(each[:, -1].nanmean()) if each.numel() else 0.0)
+    low, high = limits(ranked[: max(1, ceil(KEPT * len(ranked)))])
+    if torch.isfinite(torch.tensor([low, high])).all():
+        axes.set_ylim(low, high)

@@ -1,0 +1,51 @@
+"""What is kept of generators beside numbers: pictures after every task, and the decoders after the last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vcl.checkpoint import to_bytes
+from vcl.gaussian import Gaussian
+from vcl.lab.kind import Asked
+from vcl.latent import generate
+from vcl.projections import Point
+from vcl.recursion import State
+
+SHOWN_IMAGES = 10
+"""Images of each generator that are kept for people to look at."""
+
+ENDING = ".generators.safetensors"
+"""How the files with decoders end; before it stands the method's name."""
+
+
+def samples(asked: Asked) -> Tensor:
+    """Images of every task's generator so far, for people: uint8 [runs, tasks so far, SHOWN_IMAGES, ...]."""
+    made = []
+    for task in asked.met:
+        (source,) = task.test.sources
+        belief = asked.state.predictive[source.head]
+        rng = asked.rng.at("samples", source.head)  # the same z after every task, so that change is the generator's
+        images = generate(belief, asked.model, source.head, SHOWN_IMAGES, rng, "mean")
+        made.append(images.view(*images.shape[:2], *task.test.x.shape[2:]))
+    return (255 * torch.stack(made, dim=1)).round().clamp(0, 255).to(torch.uint8)
+
+
+def generators(asked: Asked) -> bytes:
+    """The decoders after the last task."""
+    kept: dict[int, Gaussian | Point] = {}
+
+    def decoder(belief: Any) -> Gaussian | Point:
+        if id(belief) not in kept:
+            part = belief.layout.where(lambda name: asked.model.role(name) != "point")
+            mean = belief.layout.pick(belief.mean, part)[:1]
+            log_var = belief.layout.pick(belief.log_var, part)[:1] if asked.entry.draws else None
+            kept[id(belief)] = Point(part, mean) if log_var is None else Gaussian(part, mean, log_var)
+        return kept[id(belief)]
+
+    state = asked.state
+    predictive = {head: decoder(belief) for head, belief in state.predictive.items()}
+    first = next(iter(predictive.values()))
+    return to_bytes(State(state.t, state.heads, first, predictive, None))

@@ -1,0 +1,138 @@
+"""What is measured of a generator: how probable it finds test images, and whether a classifier knows what it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from vcl.errors import NonFiniteError
+from vcl.lab.datasets.places import cache
+from vcl.lab.generative.classifier import Classifier, Training, classifier
+from vcl.lab.generative.keep import generators, samples
+from vcl.lab.generative.methods import GENERATIVE_METHODS
+from vcl.lab.generative.settings import GenerativeSettings
+from vcl.lab.kind import Asked, Kind, Prepared, Score, Tabled
+from vcl.lab.results import Row, Summary, final_score, matrix, methods, summarise
+from vcl.latent import classifier_uncertainty, generate, log_marginal
+from vcl.models.vae import Vae, mlp_vae
+from vcl.projections import Point
+
+LIKELIHOOD, DRAWN, UNCERTAINTY = "log likelihood", "log likelihood, weights drawn", "classifier uncertainty"
+
+
+class Judge(NamedTuple):
+    """The classifier, and which of its classes each task is."""
+
+    classifier: Classifier
+    classes: tuple[str, ...]
+
+
+def model(s: GenerativeSettings, shape: tuple[int, ...]) -> Vae:
+    """The paper's VAE for images of this shape."""
+    return mlp_vae(
+        prod(shape),
+        s.latent,
+        s.features,
+        s.hidden,
+        private=s.private,
+        shared_encoder=s.encoder == "shared",
+        head_kl=s.head_kl == "yes",
+        prior_var=s.prior_var,
+    )
+
+
+def prepare(asked: Prepared) -> Judge:
+    """The classifier of these data."""
+    how = Training(asked.settings.classifier_hidden, asked.settings.classifier_epochs)
+    found = classifier(asked.data, asked.digest(), how, asked.device, cache(), asked.say)
+    return Judge(found, asked.data.classes)
+
+
+def evaluate(asked: Asked) -> list[Row]:
+    """Both metrics for every task so far."""
+    s, state, judge = asked.settings, asked.state, asked.prepared
+    chunk = 20_000 if asked.device.type == "cpu" else 400_000
+    rows: list[Row] = []
+    for number, task in enumerate(asked.met, start=1):
+        (source,) = task.test.sources
+        belief, rng = state.predictive[source.head], asked.rng.at("evaluate", state.t, number)
+        belief = belief if asked.entry.draws else Point(belief.layout, belief.mean)
+        x = task.test.x
+        measured = {LIKELIHOOD: log_marginal(belief, asked.model, x, source.head, rng, s.ll_draws, chunk=chunk).mean(1)}
+        if s.ll_drawn:
+            at = rng.at("drawn")
+            drawn = log_marginal(belief, asked.model, x, source.head, at, s.ll_drawn, "drawn", chunk=chunk)
+            measured[DRAWN] = drawn.mean(1)
+        images = generate(belief, asked.model, source.head, s.images, rng.at("images"))
+        log_probs = judge.classifier.log_probs(images.float())
+        measured[UNCERTAINTY] = classifier_uncertainty(log_probs, judge.classes.index(task.name))
+        for metric, values in measured.items():
+            if not bool(values.isfinite().all()):
+                raise NonFiniteError(
+                    f"task {state.t} ({asked.met[-1].name}): the {metric} of task {number} ({task.name}) is not "
+                    f"finite; the learning rate {s.lr:g} is probably too large; lower it."
+                )
+            rows += [
+                Row(run.label, run.seed, state.t, number, metric, value)
+                for run, value in zip(asked.runs, values.tolist(), strict=True)
+            ]
+    return rows
+
+
+COLUMNS = ("method", "log-likelihood", "when just learned", "uncertainty")
+
+
+def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:
+    """One line per method: mean and standard error over seeds after the last task."""
+    lines: list[tuple[str, ...]] = []
+    for name in methods(rows):
+        diagonal = matrix(rows, name, LIKELIHOOD).diagonal(dim1=1, dim2=2).mean(-1)
+        lines.append(
+            (
+                name,
+                _text(final_score(rows, name, LIKELIHOOD), 1),
+                _text(summarise(diagonal), 1),
+                _text(final_score(rows, name, UNCERTAINTY), 2),
+            )
+        )
+    return lines
+
+
+def _text(value: Summary, digits: int) -> str:
+    mean, error, seeds = value
+    return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if seeds > 1 else "")
+
+
+def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
+    """What the numbers of a table are."""
+    seeds = sorted({final_score(rows, name, LIKELIHOOD).seeds for name in methods(rows)})
+    return (
+        f"Mean ± standard error over {' or '.join(map(str, seeds))} seeds, averaged over tasks, after the last task. "
+        "Log-likelihoods are of test images in nats, by importance sampling at the posterior's mean weights; "
+        "uncertainty is a classifier's -log p(task | image) over generated images, 0 being sure."
+    )
+
+
+def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
+    """Both metrics against tasks."""
+    from vcl.lab.figures import generator_metrics
+
+    return generator_metrics.draw(rows, title, path / "generators")
+
+
+GENERATIVE = Kind(
+    methods=GENERATIVE_METHODS,
+    model=model,
+    evaluate=evaluate,
+    units=lambda s: 4 * s.hidden + s.features + 2 * s.latent,
+    score=Score(LIKELIHOOD, "mean test log-likelihood", 1.0, " nats"),
+    table=Tabled(COLUMNS, cells, explain),
+    draw=draw,
+    network=("latent", "features", "hidden", "private", "encoder", "head_kl", "prior_var"),
+    prediction=("ll_draws", "ll_drawn", "images", "classifier_hidden", "classifier_epochs"),
+    prepare=prepare,
+    samples=samples,
+    save=generators,
+)
