@@ -25,8 +25,8 @@ from vcl.lab.results import read_csv, to_csv
 HERE = Path(__file__).parent
 FOLDER = HERE / "paper"
 DOCUMENT = HERE.parent / "docs" / "reproduction.md"
-WHOLE_COURSE = ("fig2", "fig3", "fig4", "fig5")
-"""Items whose figures show accuracy after every task."""
+WHOLE_COURSE = ("fig2", "fig3", "fig4", "fig5", "generative-mnist", "generative-notmnist")
+"""Items whose figures show every task's course."""
 
 
 def publish(source: Path) -> None:
@@ -38,8 +38,8 @@ def publish(source: Path) -> None:
         if not (source / item.name).is_dir():
             continue
         (FOLDER / item.name).mkdir(exist_ok=True)
-        for figure in (f"{item.name}.png", f"{item.name}.svg"):
-            shutil.copyfile(source / item.name / figure, FOLDER / item.name / figure)
+        for figure in sorted((source / item.name).glob("*.[ps][nv]g")):
+            shutil.copyfile(figure, FOLDER / item.name / figure.name)
         rows = source / item.name / "rows.csv"
         text = shortened(rows, item.name in WHOLE_COURSE) if isinstance(item, StreamItem) else rounded(rows)
         (FOLDER / item.name / "rows.csv").write_text(text)
@@ -48,8 +48,9 @@ def publish(source: Path) -> None:
 
 
 def shortened(path: Path, course: bool) -> str:
-    """The accuracies of a stream of tasks."""
-    rows = [row for row in read_csv(path) if row.metric == "accuracy"]
+    """What the figures and the table show of a stream of tasks."""
+    shown = {measured.metric for item in ITEMS if isinstance(item, StreamItem) for measured in item.measures}
+    rows = [row for row in read_csv(path) if row.metric in shown]
     last = {method: max(row.after for row in rows if row.method == method) for method in {row.method for row in rows}}
     kept = [row for row in rows if course or row.after == last[row.method]]
     return to_csv([row._replace(value=round(row.value, 6)) for row in kept])
@@ -83,7 +84,8 @@ def document() -> str:
         mine = [line for line in lines if line.item == item.name]
         if mine:
             text += f"### {item.name}: {item.about}\n\n{notes[item.name].strip()}\n\n"
-            text += f"![{item.name}](../results/paper/{item.name}/{item.name}.png)\n\n"
+            for figure in sorted((FOLDER / item.name).glob("*.png"), key=lambda path: len(path.name)):
+                text += f"![{figure.stem}](../results/paper/{item.name}/{figure.name})\n\n"
     return text.rstrip() + "\n"
 
 
@@ -125,7 +127,7 @@ def number_table(lines: list[Line]) -> str:
 
 def claim_table(seen: list[Seen]) -> str:
     """The paper's claims by paired differences over seeds."""
-    text = "| item | claim | difference in points | seeds | verdict |\n| --- | --- | ---: | ---: | --- |\n"
+    text = "| item | claim | difference | seeds | verdict |\n| --- | --- | ---: | ---: | --- |\n"
     for one in seen:
         difference = plus_minus(one.difference, one.error)
         text += f"| {one.item} | {one.claim} | {difference} | {one.seeds} | {one.verdict} |\n"

@@ -112,6 +112,18 @@ def _affine(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(rows, weight.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
 
 
+def _outer(g: Tensor, rows: Tensor, pieces: int) -> Tensor:
+    """g^T rows: g [R, N, out], rows [R, N, in] -> [R, out, in].
+
+    A GPU takes the sum over N in pieces side by side: a long sum into a small matrix would leave it idle.
+    """
+    if not g.is_cuda or pieces == 1:
+        return torch.bmm(g.mT, rows)
+    runs, examples = g.shape[0], g.shape[1] // pieces
+    left, right = (part.reshape(runs * pieces, examples, -1) for part in (g, rows))
+    return torch.bmm(left.mT, right).view(runs, pieces, g.shape[2], rows.shape[2]).sum(1)
+
+
 class _ThetaLinear(torch.autograd.Function):
     """a = x W^T + b for every draw, with its gradient written out so that it comes as it is needed, without copies.
 
@@ -179,7 +191,8 @@ class _LocalLinear(torch.autograd.Function):
             # dmean/dx = W and dvar/dx = 2 x V
             g_x = torch.bmm(g_mean, W).addcmul_(rows, torch.bmm(g_var, V), value=2).view(x.shape)
         g_b, g_v = (g_mean.sum(1), g_var.sum(1)) if ctx.biased else (None, None)
-        return g_x, torch.bmm(g_mean.mT, rows), g_b, torch.bmm(g_var.mT, rows.square()), g_v, None
+        pieces = x.shape[1]
+        return g_x, _outer(g_mean, rows, pieces), g_b, _outer(g_var, rows.square(), pieces), g_v, None
 
 
 def _through(

@@ -49,9 +49,11 @@ def test_every_item_makes_its_rows_its_figure_and_its_lines(name: str, here: Pat
     if isinstance(item(name), StreamItem):
         # The table's arithmetic against the rows beside the figure.
         rows = read_csv(out / name / "rows.csv")
-        assert [line["what"] for line in mine] == methods(rows)
-        for line in mine:
-            ends = 100 * average_accuracy(matrix(rows, line["what"]))[:, -1]
+        measures = item(name).measures
+        shown = [(method + each.suffix, method, each) for method in methods(rows) for each in measures]
+        assert [line["what"] for line in mine] == [what for what, *_ in shown]
+        for line, (_, method, measured) in zip(mine, shown, strict=True):
+            ends = measured.scale * average_accuracy(matrix(rows, method, measured.metric))[:, -1]
             assert float(line["ours"]) == pytest.approx(ends.mean().item(), abs=0.006)
             assert float(line["error"]) == pytest.approx((ends.std() / len(ends) ** 0.5).item(), abs=0.006)
             assert int(line["seeds"]) == len(ends) == 2
@@ -154,7 +156,11 @@ def test_every_number_and_claim_of_the_paper_is_of_something_that_its_item_runs(
     for entry in ITEMS:
         if not isinstance(entry, StreamItem):
             continue
-        labels = {request.label or request.method for request in entry.requests(context)}
+        labels = {
+            (request.label or request.method) + measured.suffix
+            for request in entry.requests(context)
+            for measured in entry.measures
+        }
         for method in numbers(entry.name):
             assert method in labels, (entry.name, method)
         for claim in claims(entry.name):

@@ -79,6 +79,7 @@ DISCRIMINATIVE = Kind(
     score=Score("accuracy", "average accuracy", 100, " %"),
     table=Tabled(tables.COLUMNS, tables.cells, tables.explain),
     draw=draw,
+    stream=("tasks", "heads", "order", "train_limit", "test_limit"),
     network=("hidden", "prior_var"),
     prediction=("predict_draws", "predict_estimator"),
 )

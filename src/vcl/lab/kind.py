@@ -107,6 +107,8 @@ class Kind(NamedTuple):
     table: Tabled
     draw: Callable[[Sequence[Row], str, Mapping[str, float], Path], list[Path]]
     """The main figure, from rows, a title, the paper's numbers and a path without ending."""
+    stream: tuple[str, ...]
+    """The settings that the tasks follow from."""
     network: tuple[str, ...]
     """The settings that the network follows from."""
     prediction: tuple[str, ...]

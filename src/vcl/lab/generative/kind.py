@@ -130,6 +130,7 @@ GENERATIVE = Kind(
     score=Score(LIKELIHOOD, "mean test log-likelihood", 1.0, " nats"),
     table=Tabled(COLUMNS, cells, explain),
     draw=draw,
+    stream=("tasks", "order", "binarised", "train_limit", "test_limit"),
     network=("latent", "features", "hidden", "private", "encoder", "head_kl", "prior_var"),
     prediction=("ll_draws", "ll_drawn", "images", "classifier_hidden", "classifier_epochs"),
     prepare=prepare,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from vcl.lab.paper.store import Loaded
-from vcl.lab.results import Row, Summary, matrix, methods, split_label
+from vcl.lab.results import Row, Summary, final_score, methods, split_label
 from vcl.lab.settings import Preset
-from vcl.metrics import average_accuracy
 
 
 class Request(NamedTuple):
@@ -25,6 +25,17 @@ class Request(NamedTuple):
     """What its rows are called in this item; the method's name if left out."""
     seeds: int | None = None
     """Fewer seeds than the preset has, where a part is dear."""
+
+
+class Measured(NamedTuple):
+    """A metric that the table shows after the last task: what stands behind the method's name, and its scale."""
+
+    metric: str
+    suffix: str = ""
+    scale: float = 1.0
+
+
+ACCURACY = Measured("accuracy", scale=100.0)
 
 
 class Context(NamedTuple):
@@ -43,6 +54,8 @@ class Shown(NamedTuple):
     path: Path
     tasks: Callable[[], list[str]]
     """The names of the tasks, made when asked for."""
+    pictures: Mapping[str, Sequence[Tensor]] = {}
+    """What generators drew after each task, by label: uint8 [runs, tasks so far, count, H, W]."""
 
 
 class StreamItem(NamedTuple):
@@ -55,6 +68,8 @@ class StreamItem(NamedTuple):
     arrange: Callable[[Sequence[Row]], list[Row]]
     """The rows that the table and the figure show, out of those of all parts."""
     draw: Callable[[Sequence[Row], Shown], list[Path]]
+    measures: tuple[Measured, ...] = (ACCURACY,)
+    """The first is the one that the paper's numbers and claims are of, unless they name another."""
 
 
 class TableItem(NamedTuple):
@@ -79,17 +94,17 @@ def everything(rows: Sequence[Row]) -> list[Row]:
     return list(rows)
 
 
-def best_of_grids(rows: Sequence[Row]) -> list[Row]:
+def best_of_grids(rows: Sequence[Row], metric: str = "accuracy") -> list[Row]:
     """Of every method with a grid the lambda that ends best on the test set (the paper's practice); all other rows."""
     names = methods(rows)
     best: dict[str, str] = {}
     for name in names:
         method, lam = split_label(name)
-        if lam is not None and (method not in best or _end(rows, name) > _end(rows, best[method])):
+        if lam is not None and (method not in best or _end(rows, name, metric) > _end(rows, best[method], metric)):
             best[method] = name
     kept = [name for name in names if split_label(name)[1] is None or name in best.values()]
     return [row for row in rows if row.method in kept]
 
 
-def _end(rows: Sequence[Row], name: str) -> float:
-    return float(average_accuracy(matrix(rows, name))[:, -1].mean())
+def _end(rows: Sequence[Row], name: str, metric: str) -> float:
+    return final_score(rows, name, metric).mean

@@ -11,12 +11,33 @@ from torch import Tensor
 
 from vcl.errors import unknown
 from vcl.lab.experiments import experiment
-from vcl.lab.figures import average_accuracy, coreset_sizes, lambda_grid, per_task, variants
+from vcl.lab.figures import (
+    average_accuracy,
+    coreset_sizes,
+    generator_metrics,
+    lambda_grid,
+    per_task,
+    sample_grid,
+    variants,
+)
 from vcl.lab.figures import linear_memory as linear_memory_figure
 from vcl.lab.figures import toy2d as toy2d_figure
+from vcl.lab.figures.style import save
+from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
 from vcl.lab.paper import linear_memory, toy2d
-from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem, best_of_grids, everything
+from vcl.lab.paper.item import (
+    Context,
+    Item,
+    Measured,
+    Request,
+    Shown,
+    StreamItem,
+    TableItem,
+    best_of_grids,
+    everything,
+)
 from vcl.lab.results import Row, label, methods
+from vcl.lab.results import shown as label_shown
 from vcl.lab.settings import Preset
 from vcl.lab.streams import Arrays
 from vcl.rng import Rng
@@ -185,6 +206,35 @@ def draw_variants(rows: Sequence[Row], shown: Shown) -> list[Path]:
     return variants.draw(rows, shown.title, shown.paper, shown.path)
 
 
+GENERATORS = ("vcl", "vcl-random", "naive")
+
+
+def generators(name: str) -> list[Request]:
+    """VCL with and without a coreset, the naive online VAE, and the tuned baselines."""
+    plain = [Request(name, method) for method in GENERATORS]
+    return plain + [Request(name, method, grid=PAPER_GRID) for method in TUNED]
+
+
+def best_generators(rows: Sequence[Row]) -> list[Row]:
+    """Of every grid the lambda with the best test log-likelihood."""
+    return best_of_grids(rows, LIKELIHOOD)
+
+
+def draw_generators(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """A figure for each metric, and what each method's generators draw after every task."""
+    tasks = shown.tasks()
+    first, second = (generator_metrics.picture(rows, shown.title, each, tasks) for each in generator_metrics.MEASURES)
+    made = save(first, shown.path) + save(second, shown.path.with_name(f"{shown.path.name}-uncertainty"))
+    for name in methods(rows):
+        path = shown.path.with_name(f"{shown.path.name}-samples-{name.replace(' ', '-')}")
+        images = [step[:, 0] for step in shown.pictures[name]]
+        made += sample_grid.draw(images, tasks, f"{shown.title}\n{label_shown(name)}", path)
+    return made
+
+
+GENERATOR_MEASURES = (Measured(LIKELIHOOD), Measured(UNCERTAINTY, " uncertainty"))
+
+
 ITEMS: tuple[Item, ...] = (
     StreamItem(
         "fig2",
@@ -217,6 +267,24 @@ ITEMS: tuple[Item, ...] = (
         lambda context: comparison("split-notmnist", "batch-vi"),
         best_of_grids,
         draw_per_task,
+    ),
+    StreamItem(
+        "generative-mnist",
+        "generators of one MNIST digit a task: test log-likelihood and classifier uncertainty",
+        "section 6.2, figures 6 and 7",
+        lambda context: generators("generative-mnist"),
+        best_generators,
+        draw_generators,
+        GENERATOR_MEASURES,
+    ),
+    StreamItem(
+        "generative-notmnist",
+        "generators of one notMNIST letter a task (the small set)",
+        "section 6.2, figures 6 and 7",
+        lambda context: generators("generative-notmnist"),
+        best_generators,
+        draw_generators,
+        GENERATOR_MEASURES,
     ),
     StreamItem(
         "lambda-permuted",

@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 
 
 class Number(NamedTuple):
-    """A value that the paper reports, in %, and how near counts as the same."""
+    """A value that the paper reports (accuracies in %, generators in nats), and how near counts as the same."""
 
     item: str
     method: str
     value: float
     tolerance: float
     place: str
+    less: bool = False
+    """Whether less of it is better."""
 
 
 class Claim(NamedTuple):
-    """That one method ends above another by more than a margin, in points."""
+    """That one method ends above another by more than a margin, in points of accuracy or in nats."""
 
     item: str
     text: str

@@ -10,6 +10,7 @@ from textwrap import fill
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from vcl.errors import VclError
 from vcl.lab.datasets import MissingData, load
@@ -77,7 +78,7 @@ class Reproduction:
             paper = f", paper {line.paper}: {line.verdict}" if line.paper else ""
             self._say(f"  {line.what}: {table.plus_minus(line.ours, line.error)} ({line.seeds} seeds){paper}")
         for one in seen:
-            self._say(f"  {one.claim}: {one.verdict} ({table.plus_minus(one.difference, one.error)} points)")
+            self._say(f"  {one.claim}: {one.verdict} ({table.plus_minus(one.difference, one.error)})")
         self._say(f"  figure {figures[0]}")
 
     def _stream_item(
@@ -86,24 +87,30 @@ class Reproduction:
         requests = item.requests(Context(self.preset, self.data_of))
         rows: list[Row] = []
         seconds: dict[str, float] = {}
+        pictures: dict[str, list[Tensor]] = {}
         for request in requests:
-            kept = store.stream(self.plan_of(request), self.data_of(request.experiment))
+            plan = self.plan_of(request)
+            kept = store.stream(plan, self.data_of(request.experiment))
             found = relabelled(read_csv(kept.path), request)
             rows += found
             seconds |= dict.fromkeys(methods(found), kept.seconds)
+            drawn = kept.pictures()
+            if drawn:
+                pictures |= by_label(drawn, [run.label for run in plan.runs(plan.methods[0])], request)
         rows = item.arrange(rows)
         paper = numbers(item.name)
-        values = {name: table.ends(rows, name) for name in methods(rows)}
-        lines = [
-            table.line(item.name, name, _summary(ends), paper.get(table.base(name)), seconds[name])
-            for name, ends in values.items()
-        ]
+        values, lines = {}, []
+        for name in methods(rows):
+            for metric, suffix, scale in item.measures:
+                ends = values[name + suffix] = table.ends(rows, name, metric, scale)
+                number = paper.get(table.base(name + suffix))
+                lines.append(table.line(item.name, name + suffix, _summary(ends), number, seconds[name]))
         marks = {name: paper[table.base(name)].value for name in values if table.base(name) in paper}
         # In claims a method goes by its own name where only one of its lambdas is shown.
         by_name = {table.base(name) for name in values}
         if len(by_name) == len(values):
             values |= {table.base(name): ends for name, ends in values.items()}
-        shown = Shown(self._title(item), marks, folder / item.name, self._task_names(requests[0]))
+        shown = Shown(self._title(item), marks, folder / item.name, self._task_names(requests[0]), pictures)
         return values, lines, self._draw(folder, to_csv(rows), lambda: item.draw(rows, shown))
 
     def _table_item(
@@ -187,6 +194,12 @@ def relabelled(rows: Sequence[Row], request: Request) -> list[Row]:
     if request.label is None:
         return list(rows)
     return [row._replace(method=request.label + row.method.removeprefix(request.method)) for row in rows]
+
+
+def by_label(drawn: Sequence[Tensor], labels: Sequence[str], request: Request) -> dict[str, list[Tensor]]:
+    """The pictures of the first run of each label, under the request's label: after each task [tasks, count, …]."""
+    names = [request.label + one.removeprefix(request.method) if request.label else one for one in labels]
+    return {name: [images[names.index(name)] for images in drawn] for name in dict.fromkeys(names)}
 
 
 def _summary(ends: Mapping[int, float]) -> Summary:

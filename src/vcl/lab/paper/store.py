@@ -8,7 +8,7 @@ changed setting computes anew only what it touches.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
 
 from vcl import __version__
 from vcl.checkpoint import from_bytes, to_bytes
@@ -34,8 +37,7 @@ FORMAT = 1
 """Raised when the same description would give other numbers."""
 
 PART, ROWS, TABLE, STATE = "part.json", "rows.csv", "table.csv", "state.safetensors"
-
-STREAM_SETTINGS = ("tasks", "heads", "order", "train_limit", "test_limit")
+PICTURES = "pictures.safetensors"
 
 
 class Loaded(NamedTuple):
@@ -53,6 +55,10 @@ class Kept(NamedTuple):
     seconds: float
     new: bool
 
+    def pictures(self) -> list[Tensor]:
+        """What generators drew after each task, if there are any."""
+        return read_pictures(self.path.with_name(PICTURES))
+
 
 def description(plan: Plan, data: Loaded) -> dict[str, Any]:
     """Everything that the numbers of a plan with one method depend on."""
@@ -63,7 +69,7 @@ def description(plan: Plan, data: Loaded) -> dict[str, Any]:
         "version": __version__,
         "experiment": plan.experiment.name,
         "data": data.digest,
-        "stream": {name: settings[name] for name in STREAM_SETTINGS},
+        "stream": {name: settings[name] for name in kind.stream},
         "network": {name: settings[name] for name in kind.network},
         "method": described(plan.build(entry)),
         "prediction": {name: settings[name] for name in kind.prediction} if entry.draws else "the mean",
@@ -93,6 +99,22 @@ def identity(about: Mapping[str, Any]) -> str:
     return blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
+def write_pictures(pictures: Sequence[Tensor]) -> bytes:
+    """Pictures after each task as bytes."""
+    return save({str(after): images.contiguous() for after, images in enumerate(pictures, start=1)})
+
+
+def read_pictures(path: Path) -> list[Tensor]:
+    """The pictures that :func:`write_pictures` wrote, in order; none if there is no such file."""
+    if not path.exists():
+        return []
+    try:
+        found = load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise VclError(f"{path} cannot be read ({error}); delete its folder to compute it anew.") from error
+    return [found[str(after)] for after in range(1, len(found) + 1)]
+
+
 class Store:
     """The parts under one folder."""
 
@@ -108,18 +130,21 @@ class Store:
         if known.get("finished"):
             return Kept(folder / ROWS, known["seconds"], False)
         check_methods(plan, data.arrays)
-        state, rows, seconds = None, list[Row](), 0.0
+        state, rows, seconds, pictures = None, list[Row](), 0.0, list[Tensor]()
         if (folder / STATE).exists() and known:
             state = from_bytes((folder / STATE).read_bytes(), plan.device)
             # Rows are written before the state, so there may be some of a task that the state does not have.
             rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
-            seconds = known["seconds"]
+            seconds, pictures = known["seconds"], read_pictures(folder / PICTURES)[: state.t]
             self._say(f"{folder.name}: goes on after task {state.t}")
         self._write(folder, about, seconds, finished=False)
         with watching(self.console) as watch:
             watch.begin(entry.name, plan.settings_of(entry).tasks)
-            for done in run_method(plan, entry, data.arrays, watch.epoch, state):
+            for done in run_method(plan, entry, data.arrays, watch.epoch, state, self._say):
                 rows += done.rows
+                if done.pictures is not None:
+                    pictures.append(done.pictures)
+                    write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
                 seconds += done.seconds
                 write_atomic(folder / ROWS, to_csv(rows))
                 write_atomic_bytes(folder / STATE, to_bytes(done.state))

@@ -12,7 +12,6 @@ import torch
 
 from vcl.lab.paper.numbers import Claim, Number
 from vcl.lab.results import Row, Summary, matrix, split_label, summarise
-from vcl.metrics import average_accuracy
 
 
 class Line(NamedTuple):
@@ -30,7 +29,7 @@ class Line(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A claim of the paper: the paired difference over seeds, in points, and whether it holds."""
+    """A claim of the paper: the paired difference over seeds, in points or nats, and whether it holds."""
 
     item: str
     claim: str
@@ -41,10 +40,10 @@ class Seen(NamedTuple):
     place: str
 
 
-def ends(rows: Sequence[Row], method: str) -> dict[int, float]:
-    """Average accuracy after the last task by seed, in %."""
-    seeds = sorted({row.seed for row in rows if row.method == method and row.metric == "accuracy"})
-    values = 100 * average_accuracy(matrix(rows, method))[:, -1]
+def ends(rows: Sequence[Row], method: str, metric: str = "accuracy", scale: float = 100.0) -> dict[int, float]:
+    """A metric after the last task, averaged over tasks, by seed; accuracy in %."""
+    seeds = sorted({row.seed for row in rows if row.method == method and row.metric == metric})
+    values = scale * matrix(rows, method, metric)[:, -1].nanmean(-1)
     return dict(zip(seeds, values.tolist(), strict=True))
 
 
@@ -65,7 +64,7 @@ def line(item: str, what: str, ours: Summary, paper: Number | None, seconds: flo
 
 def verdict(ours: float, paper: Number) -> str:
     """within, better or worse: by the paper's number and its tolerance alone."""
-    gap = ours - paper.value
+    gap = paper.value - ours if paper.less else ours - paper.value
     if abs(gap) <= paper.tolerance:
         return "within"
     return "better" if gap > 0 else "worse"
@@ -74,8 +73,8 @@ def verdict(ours: float, paper: Number) -> str:
 def base(label: str) -> str:
     """The method that a label at some lambda belongs to; the paper's numbers are of tuned methods.
 
-    >>> base("ewc lambda=100"), base("vcl-random coreset=200")
-    ('ewc', 'vcl-random coreset=200')
+    >>> base("ewc lambda=100"), base("vcl-random coreset=200"), base("si lambda=1 uncertainty")
+    ('ewc', 'vcl-random coreset=200', 'si uncertainty')
     """
     return split_label(label)[0]
 
@@ -142,7 +141,7 @@ def markdown(lines: Sequence[Line], seen: Sequence[Seen]) -> str:
                  each.verdict or "-", f"{each.seconds:.0f}")  # fmt: skip
         text += f"| {' | '.join(cells)} |\n"
     if seen:
-        text += "\n| item | the paper's claim | difference in points | seeds | verdict | where |\n"
+        text += "\n| item | the paper's claim | difference | seeds | verdict | where |\n"
         text += "| --- | --- | ---: | ---: | --- | --- |\n"
         for one in seen:
             text += f"| {one.item} | {one.claim} | {plus_minus(one.difference, one.error)} | {one.seeds} | "
