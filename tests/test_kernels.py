@@ -24,10 +24,13 @@ def made(runs: int, draws: int) -> tuple[torch.Tensor, ...]:
     return mean, log_var, torch.randn(runs, draws, LAYOUT.size, generator=g)
 
 
+@pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 7)])
-def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int) -> None:
+def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int, sliced: bool) -> None:
     def gradients(device: str) -> tuple[torch.Tensor, ...]:
         mean, log_var, noise = (part.to(device) for part in made(runs, draws))
+        if sliced:  # as behind it on the tape stands the noise of latent variables
+            noise = torch.cat([noise, noise[..., :13]], dim=-1)[..., : LAYOUT.size]
         mean, log_var = mean.requires_grad_(), log_var.requires_grad_()
         drawn = draw_params(LAYOUT, mean, log_var.exp(), noise)
         value = sum((values.sin() * values.cos().cumsum(1)).sum() for values in drawn.values())

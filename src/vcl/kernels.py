@@ -118,8 +118,11 @@ if triton is not None:
 
 
 def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Tensor:
-    """mu + sigma * noise of the coordinates from ``first`` on: mean, var [R, D]; noise [R, S, D] -> [R, S, size]."""
-    runs, draws, apart = noise.shape
+    """mu + sigma * noise of the coordinates from ``first`` on: mean, var [R, D]; noise [R, S, D] -> [R, S, size].
+
+    The rows of noise lie equally far apart.
+    """
+    runs, draws, apart = *noise.shape[:2], noise.stride(1)
     theta = torch.empty(runs, draws, size, device=mean.device)
     blocks = _blocks(size)
     _draw[(runs * draws * blocks,)](
@@ -136,7 +139,7 @@ def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, first: int, g_mean: Ten
     blocks = _blocks(size, block)
     _draw_gradient[(runs * blocks,)](
         g_mean[:, first:], g_var[:, first:], g, var[:, first:], noise[..., first:],
-        size, blocks, draws, var.shape[1], noise.shape[2], BLOCK=block, S=together,
+        size, blocks, draws, var.shape[1], noise.stride(1), BLOCK=block, S=together,
     )  # fmt: skip
 
 
