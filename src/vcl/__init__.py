@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vcl.data import Data, Source, dataset, unlabelled
     from vcl.errors import VclError
     from vcl.gaussian import Gaussian, kl
-    from vcl.generative import GenerativeLearner
+    from vcl.generative import GenerativeLearner, generative_vcl
     from vcl.latent import classifier_uncertainty, generate, log_marginal
     from vcl.likelihood import Categorical, Normal, Probit
     from vcl.models import LinearGaussian, Model, Network, Vae, mlp, mlp_vae
@@ -79,6 +79,7 @@ __all__ = [
     "dataset",
     "from_bytes",
     "generate",
+    "generative_vcl",
     "initial",
     "kl",
     "learn",
@@ -116,7 +117,7 @@ _HOMES = {
         "Gaussian",
         "kl",
     ),
-    "vcl.generative": ("GenerativeLearner",),
+    "vcl.generative": ("GenerativeLearner", "generative_vcl"),
     "vcl.latent": (
         "classifier_uncertainty",
         "generate",
