@@ -9,7 +9,7 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import data, list_names, paper, run, sample, sweep
+from vcl.lab.commands import bench, data, list_names, paper, run, sample, sweep
 
 app = typer.Typer(
     name="vcl",
@@ -21,6 +21,7 @@ app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("paper")(paper.paper)
 app.command("sample")(sample.sample)
+app.command("bench")(bench.bench)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
 

@@ -1,0 +1,63 @@
+"""`vcl bench`: how fast it is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="CPU threads; torch's own choice if left out.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few seconds, for a first look: noisier.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the numbers.")] = None,
+) -> None:
+    """Time training steps, prediction, coresets and curvature beside a floor and, where installed, other libraries."""
+    import json
+
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    from vcl.errors import VclError
+    from vcl.lab.bench import peers, suite
+    from vcl.lab.folder import write_atomic
+    from vcl.lab.plan import choose_device
+
+    console = Console()
+    where = choose_device(device)
+    if threads is not None:
+        if threads < 1:
+            raise VclError(f"--threads is {threads}; give at least 1.")
+        torch.set_num_threads(threads)
+    if out is not None and not out.parent.is_dir():
+        raise VclError(f"--out is {out}, but {out.parent} is not a folder; give a file in a folder that exists.")
+    size = suite.QUICK if quick else suite.FULL
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, style="dim")
+
+    missing = [peer.name for peer in peers.PEERS if peer not in peers.installed()]
+    if missing:
+        say(f"not installed and left out: {', '.join(missing)} (pip install vcl[bench])")
+    lines = suite.run(where, size, say)
+    about = suite.record(lines, where, size)
+    columns = list(dict.fromkeys(what for line in lines for what in line.ratios))
+    for group in dict.fromkeys(line.group for line in lines):
+        mine = [line for line in lines if line.group == group]
+        shown = [what for what in columns if any(what in line.ratios for line in mine)]
+        table = Table("job", "ms", "median", *(f"x {what}" for what in shown), title=group, title_justify="left")
+        for line in mine:
+            ratios = [f"{line.ratios[what]:.2f}" if what in line.ratios else "" for what in shown]
+            table.add_row(line.name, f"{1e3 * line.timing.least:.3f}", f"{1e3 * line.timing.middle:.3f}", *ratios)
+        console.print(table)
+    console.print(
+        f"vcl {about['vcl']}, torch {about['torch']}, {about['device']}. Least of repeats that take turns; only ratios "
+        "compare, since they are of one call on one machine.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if out is not None:
+        write_atomic(out, json.dumps(about, indent=1) + "\n")

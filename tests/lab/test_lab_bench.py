@@ -1,0 +1,90 @@
+"""`vcl bench`: the work is what it says, jobs take turns, and what is written is what is shown. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from lab_made import alone, call, fault
+
+from vcl.lab.bench import peers, suite, work
+from vcl.lab.bench.timing import WARM_UP, Timing, take_turns
+
+CPU = torch.device("cpu")
+
+
+def test_jobs_take_turns_and_the_first_call_of_each_row_is_left_out() -> None:
+    called: list[str] = []
+    jobs = {"a": lambda: called.append("a"), "b": lambda: called.append("b")}
+    timed = take_turns(jobs, rounds=2, calls=3, device=CPU)
+    assert "".join(called) == "a" * WARM_UP + "b" * WARM_UP + ("aaaa" + "bbbb") * 2
+    assert {name: timing.calls for name, timing in timed.items()} == {"a": 6, "b": 6}
+    assert all(0 <= timing.least <= timing.middle for timing in timed.values())
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("estimator", ["local", "weights"])
+def test_a_step_of_the_standard_work_learns(estimator: str, own: bool) -> None:
+    once = work.step(work.standard(CPU), estimator, draws=2, runs=2, own=own)  # type: ignore[arg-type]
+    values = torch.stack([once().value for _ in range(12)])  # type: ignore[attr-defined]
+    assert values.shape == (12, 2)
+    assert (values[-3:].mean(0) > values[:3].mean(0)).all()
+
+
+def test_the_module_of_ones_own_takes_the_general_way() -> None:
+    assert work.network().row_wise
+    assert not work.network(own=True).row_wise
+
+
+def test_the_floor_has_the_products_of_a_step_and_no_others() -> None:
+    draws, runs = 3, 2
+    shapes = [tuple(product.shape) for product in work.floor(work.standard(CPU), draws, runs)()]  # type: ignore[attr-defined]
+    wide = work.BATCH * draws
+    forward = [(runs, work.BATCH, 100)] * 2 + [(runs, 100, 784)] * 2
+    second = [(runs, wide, 100)] * 2 + [(runs, 100, 100)] * 2 + [(runs, wide, 100)] * 2
+    last = [(runs, wide, 10)] * 2 + [(runs, 10, 100)] * 2 + [(runs, wide, 100)] * 2
+    assert shapes == forward + second + last
+
+
+@pytest.mark.parametrize("peer", peers.installed(), ids=lambda peer: peer.name)
+def test_the_other_libraries_do_the_same_work(peer: peers.Peer) -> None:
+    standard = work.standard(CPU)
+    _, forward = peer.build()
+    output, divergence = forward(standard.x[:5].flatten(1).float())
+    assert output.shape == (5, 10)
+    assert float(divergence) != 0
+    peers.step(standard, peer, 3)()
+    probabilities = peers.prediction(standard.x[:7], peer, 4)()
+    assert probabilities.shape == (7, 10)  # type: ignore[attr-defined]
+
+
+def test_ratios_are_of_the_least_times() -> None:
+    timed = {"floor": Timing(2.0, 9.0, 3), "ours": Timing(3.0, 4.0, 3)}
+    lines = suite._lines("group", timed, {"floor": "floor"})
+    assert [(line.name, line.ratios) for line in lines] == [("floor", {"floor": 1.0}), ("ours", {"floor": 1.5})]
+
+
+def test_the_command_shows_and_writes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = alone(tmp_path, monkeypatch)
+    monkeypatch.setattr(suite, "QUICK", suite.Size(1, 20, 300))
+    monkeypatch.setattr(suite, "RUNS", (1,))
+    monkeypatch.setattr(suite, "DRAWS", (1, 2))
+    result = call("bench --quick --device cpu --out bench.json")
+    assert result.exit_code == 0, result.output
+    about = json.loads((here / "bench.json").read_text())
+    groups = {line["group"] for line in about["lines"]}
+    assert {"step, 1 runs x 1 draws", "step, 1 runs x 2 draws", "import"} <= groups
+    for line in about["lines"]:
+        assert line["name"] in result.output.replace("\n", " ")
+        assert 0 <= line["least_ms"] <= line["median_ms"] + 1e-9
+    local = next(line for line in about["lines"] if line["name"] == "local")
+    floor = next(line for line in about["lines"] if line["name"] == "matrix products alone")
+    assert local["ratios"]["floor"] == pytest.approx(local["least_ms"] / floor["least_ms"], rel=0.02)
+
+
+def test_bad_options_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(tmp_path, monkeypatch)
+    assert fault("bench --threads 0") == "--threads is 0; give at least 1."
+    assert fault("bench --out nowhere/bench.json").endswith("give a file in a folder that exists.")
