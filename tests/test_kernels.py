@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from vcl import kernels
+from vcl.data import dataset
 from vcl.draws import draw_params
 from vcl.gaussian import Gaussian, kl, standard_normal
 from vcl.layout import Layout
+from vcl.likelihood import Categorical
+from vcl.models import Network
+from vcl.projections.vi import Elbo
 
 pytestmark = pytest.mark.skipif(
     not kernels.usable(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu")),
@@ -55,6 +60,28 @@ def test_kl_and_its_gradient_are_those_of_torch(shared: bool) -> None:
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 5)])
+def test_local_layers_are_those_of_torch(runs: int, draws: int, biased: bool) -> None:
+    """Two layers: the first with rows that all draws share, the second with each draw's own."""
+    model = Network(nn.Sequential(nn.Flatten(), nn.Linear(13, 7, bias=biased), nn.ReLU()), 7, Categorical())
+    prior = model.prior({"all": 3}).expand(runs)
+    g = torch.Generator().manual_seed(2)
+    start = 0.3 * torch.randn(prior.mean.shape, generator=g), torch.randn(prior.mean.shape, generator=g) - 3
+    data = dataset(torch.rand(11, 13, generator=g), torch.randint(0, 3, (11,), generator=g), runs=runs)
+    elbo = Elbo(model, prior, draws, "local")
+    noise = torch.randn(runs, elbo.noise(data), generator=g)
+
+    def values(device: str) -> list[torch.Tensor]:
+        here = Elbo(model, prior.to(device), draws, "local")
+        parameters = tuple(part.to(device).requires_grad_() for part in start)
+        value = here(parameters, data.to(device), 50, noise.to(device))
+        return [part.detach().cpu() for part in (value, *torch.autograd.grad(value.sum(), parameters))]
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> None:

@@ -55,5 +55,4 @@ class _Draw(torch.autograd.Function):
 
 def _even(noise: Tensor) -> Tensor:
     """[R, S, D] whose rows lie equally far apart, as in a slice of a longer tape; a copy only if they do not."""
-    far, near, one = noise.stride()
-    return noise if one == 1 and (far == noise.shape[1] * near or noise.shape[0] == 1) else noise.contiguous()
+    return noise if kernels.evenly_apart(noise) else noise.contiguous()

@@ -95,6 +95,45 @@ if triton is not None:
         tl.store(value + at, moved, inside)
 
     @triton.jit
+    def _local(
+        a, std, m, s, b, v, noise, size, out, blocks, seen, draws, apart,
+        TINY: tl.constexpr, BIASED: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        # ``seen`` rows a run were multiplied: one for all draws, or one for each.
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        run = row // seen
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        mean = tl.load(m + row * size + at, inside)
+        var = tl.load(s + row * size + at, inside)
+        if BIASED:
+            mean += tl.load(b + run * out + at % out, inside)
+            var += tl.load(v + run * out + at % out, inside)
+        sigma = tl.sqrt(var + TINY)
+        tl.store(std + row * size + at, sigma, inside)
+        for extra in range(draws // seen):
+            draw = run * draws + row % seen + extra
+            eps = tl.load(noise + draw * apart + at, inside)
+            tl.store(a + draw * size + at, mean + sigma * eps, inside)
+
+    @triton.jit
+    def _local_gradient(g_mean, g_var, g, noise, std, size, blocks, seen, draws, apart, BLOCK: tl.constexpr):
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        run = row // seen
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        plain = tl.zeros((BLOCK,), tl.float32)
+        along = tl.zeros((BLOCK,), tl.float32)
+        for extra in range(draws // seen):
+            draw = run * draws + row % seen + extra
+            up = tl.load(g + draw * size + at, inside)
+            plain += up
+            along += up * tl.load(noise + draw * apart + at, inside)
+        sigma = tl.load(std + row * size + at, inside, other=1.0)
+        tl.store(g_mean + row * size + at, plain, inside)
+        tl.store(g_var + row * size + at, 0.5 * along / sigma, inside)
+
+    @triton.jit
     def _normal(noise, seeds, step, size, quarter, blocks, BLOCK: tl.constexpr):
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
@@ -122,7 +161,7 @@ def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Ten
 
     The rows of noise lie equally far apart.
     """
-    runs, draws, apart = *noise.shape[:2], noise.stride(1)
+    (runs, draws), apart = noise.shape[:2], _apart(noise)
     theta = torch.empty(runs, draws, size, device=mean.device)
     blocks = _blocks(size)
     _draw[(runs * draws * blocks,)](
@@ -139,8 +178,38 @@ def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, first: int, g_mean: Ten
     blocks = _blocks(size, block)
     _draw_gradient[(runs * blocks,)](
         g_mean[:, first:], g_var[:, first:], g, var[:, first:], noise[..., first:],
-        size, blocks, draws, var.shape[1], noise.stride(1), BLOCK=block, S=together,
+        size, blocks, draws, var.shape[1], _apart(noise), BLOCK=block, S=together,
     )  # fmt: skip
+
+
+def local(
+    m: Tensor, s: Tensor, b: Tensor | None, v: Tensor | None, noise: Tensor, tiny: float
+) -> tuple[Tensor, Tensor]:
+    """a = m + b + std * noise and std = sqrt(s + v + tiny).
+
+    m, s [R, S or 1, B, out]; b, v [R, out] or None; noise [R, S, B, out], whose draws lie equally far apart.
+    """
+    (runs, seen, examples, out), draws = m.shape, noise.shape[1]
+    size = examples * out
+    a, std = torch.empty(noise.shape, device=m.device), torch.empty_like(m)
+    blocks = _blocks(size)
+    _local[(runs * seen * blocks,)](
+        a, std, m, s, m if b is None else b.contiguous(), s if v is None else v.contiguous(), noise,
+        size, out, blocks, seen, draws, _apart(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
+    )  # fmt: skip
+    return a, std
+
+
+def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of m and of s from that of a: sums of g and of g * noise / (2 std) over draws that share them."""
+    runs, seen, examples, out = std.shape
+    size = examples * out
+    g_mean, g_var = torch.empty_like(std), torch.empty_like(std)
+    blocks = _blocks(size)
+    _local_gradient[(runs * seen * blocks,)](
+        g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], _apart(noise), BLOCK=BLOCK
+    )
+    return g_mean, g_var
 
 
 def kl(mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,6 +253,18 @@ def pixels(values: Tensor, index: Tensor) -> Tensor:
         x, values, index.contiguous(), width, blocks, index.shape[1], values.stride(0), BLOCK=BLOCK
     )
     return x
+
+
+def evenly_apart(noise: Tensor) -> bool:
+    """Whether the draws of all runs, noise [R, S, ...], lie equally far apart in memory, each in one piece."""
+    runs, draws = noise.shape[:2]
+    whole = noise.stride()[2:] == torch.empty(noise.shape[2:], device="meta").stride()
+    return whole and (1 in (runs, draws) or noise.stride(0) == draws * noise.stride(1))
+
+
+def _apart(noise: Tensor) -> int:
+    """How far."""
+    return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
 
 
 def _blocks(size: int, block: int = BLOCK) -> int:

@@ -37,7 +37,7 @@ class BernoulliPixels(NamedTuple):
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
         """sum_d x_d log p_d + (1 - x_d) log(1 - p_d) = sum_d x_d f_d - log(1 + e^f_d), stable for any logit f_d."""
-        return (x * output - F.softplus(output)).sum(-1)
+        return -torch.addcmul(F.softplus(output), x, output, value=-1).sum(-1)
 
     def mean(self, output: Tensor) -> Tensor:
         """The probabilities p."""

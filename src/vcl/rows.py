@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from vcl import kernels
 from vcl.layout import Params
 
 TINY = 1e-16
@@ -170,21 +171,29 @@ class _LocalLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None, V: Tensor, v: Tensor | None, noise: Tensor) -> Tensor:
         rows, shape = x.flatten(1, 2), (*x.shape[:3], W.shape[1])
-        mean = _affine(rows, W, b).view(shape)
-        std = _affine(rows.square(), V, v).add_(TINY).sqrt_().view(shape)
+        if _by_kernel(x, noise):
+            m, s = (torch.bmm(left, right.mT).view(shape) for left, right in ((rows, W), (rows * rows, V)))
+            a, std = kernels.local(m, s, b, v, noise, TINY)
+        else:
+            mean = _affine(rows, W, b).view(shape)
+            std = _affine(rows.square(), V, v).add_(TINY).sqrt_().view(shape)
+            a = torch.addcmul(mean, std, noise)
         ctx.save_for_backward(x, W, V, noise, std)
         ctx.biased = b is not None
-        return torch.addcmul(mean, std, noise)
+        return a
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
         x, W, V, noise, std = ctx.saved_tensors
         # da/dmean = 1 and da/dvar = noise / (2 std), summed over the draws that share their moments.
-        g_mean, g_var = g, g * noise
-        if x.shape[1] < noise.shape[1]:
-            g_mean, g_var = g_mean.sum(1, keepdim=True), g_var.sum(1, keepdim=True)
-        g_var = g_var.div_(std).mul_(0.5)
+        if _by_kernel(x, noise):
+            g_mean, g_var = kernels.local_gradient(g, noise, std)
+        else:
+            g_mean, g_var = g, g * noise
+            if x.shape[1] < noise.shape[1]:
+                g_mean, g_var = g_mean.sum(1, keepdim=True), g_var.sum(1, keepdim=True)
+            g_var = g_var.div_(std).mul_(0.5)
         rows, g_mean, g_var = x.flatten(1, 2), g_mean.flatten(1, 2), g_var.flatten(1, 2)
         g_x = None
         if ctx.needs_input_grad[0]:
@@ -193,6 +202,11 @@ class _LocalLinear(torch.autograd.Function):
         g_b, g_v = (g_mean.sum(1), g_var.sum(1)) if ctx.biased else (None, None)
         pieces = x.shape[1]
         return g_x, _outer(g_mean, rows, pieces), g_b, _outer(g_var, rows.square(), pieces), g_v, None
+
+
+def _by_kernel(x: Tensor, noise: Tensor) -> bool:
+    """Whether the kernels can take this; draws must lie equally far apart, as they do on a tape."""
+    return kernels.usable(x) and kernels.evenly_apart(noise)
 
 
 def _through(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vcl.errors import NonFiniteError
 from vcl.lab import tables
-from vcl.lab.kind import Asked, Kind, Score, Tabled
+from vcl.lab.kind import ACCURACY, Asked, Kind, Tabled
 from vcl.lab.methods import METHODS
 from vcl.lab.results import Row
 from vcl.lab.settings import Settings
@@ -76,7 +76,7 @@ DISCRIMINATIVE = Kind(
     model=network,
     evaluate=evaluate,
     units=lambda s: sum(s.hidden),
-    score=Score("accuracy", "average accuracy", 100, " %"),
+    score=ACCURACY,
     table=Tabled(tables.COLUMNS, tables.cells, tables.explain),
     draw=draw,
     stream=("tasks", "heads", "order", "train_limit", "test_limit"),

@@ -82,6 +82,9 @@ class Score(NamedTuple):
         return f"{self.scale * mean:.{digits}f}{spread}{self.unit}"
 
 
+ACCURACY = Score("accuracy", "average accuracy", 100, " %")
+
+
 class Tabled(NamedTuple):
     """How results are tabled: the columns, one line of cells a method, and a sentence on what they are."""
 

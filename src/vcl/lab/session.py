@@ -123,7 +123,8 @@ def show(
     write_atomic(folder.path / "table.md", text)
     figures = kind.draw(folder.rows, title, paper, folder.path)
     if any(len(lams) > 1 for lams in plan.grid.values()):
-        figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, folder.path / "lambda") + figures
+        path = folder.path / "lambda"
+        figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, path, score=kind.score) + figures
     console.print(tables.terminal(title, lines, kind.table.columns))
     console.print(note, soft_wrap=True, highlight=False)
     console.print(

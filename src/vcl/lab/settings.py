@@ -141,7 +141,8 @@ def check(settings: DataclassInstance) -> None:
         raise VclError(f"order is {values['order']}; name each of {wanted} once, in the order that you want.")
     layers = values["hidden"] if isinstance(values["hidden"], tuple) else (values["hidden"],)
     if not layers or min(layers) < 1:
-        raise VclError(f"hidden is {values['hidden']}; give at least one layer of at least 1 unit, such as 100,100.")
+        such = "100,100" if isinstance(values["hidden"], tuple) else "100"
+        raise VclError(f"hidden is {values['hidden']}; give at least one layer of at least 1 unit, such as {such}.")
     if values.get("ll_drawn", 0) < 0:
         raise VclError(f"ll_drawn is {values['ll_drawn']}; give a number of draws, or 0 for none.")
 

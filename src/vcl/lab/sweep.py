@@ -31,7 +31,7 @@ SELECTS: tuple[Select, ...] = ("validation", "test")
 
 WARNINGS: dict[Select, str] = {
     "validation": "lambda chosen on held-out training data; the test set was not looked at.",
-    "test": "lambda CHOSEN ON THE TEST SET (the paper's practice): these accuracies are too good.",
+    "test": "lambda CHOSEN ON THE TEST SET (the paper's practice): these numbers are too good.",
 }
 
 
@@ -106,7 +106,8 @@ def sweep(
         held = folder.part("validation")
         seconds = run_methods(plan, rest, held, console)
         chosen = choose(held.rows, plan.grid, score.metric)
-        lambda_grid.draw(held.rows, f"{plan.experiment.name}, on validation data", {}, folder.path / "lambda")
+        title = f"{plan.experiment.name}, on validation data"
+        lambda_grid.draw(held.rows, title, {}, folder.path / "lambda", score=score)
         tell(chosen, select, score, console)
         plan = replace(plan, grid={method: (choice.lam,) for method, choice in chosen.items()})
         again = run_methods(plan, data, folder, console)

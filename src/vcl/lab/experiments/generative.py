@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vcl.data import Data, unlabelled
+from vcl.errors import VclError
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.generative import GENERATIVE, GenerativeSettings
 from vcl.lab.streams import Arrays, Stream, reordered
@@ -32,6 +33,8 @@ VALIDATION = 0.1
 
 def stream(data: Arrays, s: GenerativeSettings, rng: Rng) -> Stream:
     """Each class is a task with a generator of its own."""
+    if s.tasks > len(data.classes):
+        raise VclError(f"tasks is {s.tasks}; there are {len(data.classes)} classes, each of which makes one task.")
     runs, pixels = len(rng.seeds), data.train_x[0].numel()
 
     def part(x: Tensor, y: Tensor, number: int, most: int | None, share: float) -> Data:

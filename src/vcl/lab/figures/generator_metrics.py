@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from vcl.lab.figures.curves import curve, frame, limits, look
+from vcl.lab.figures.curves import curve, frame, last, limits, look
 from vcl.lab.figures.style import save
 from vcl.lab.results import Row, matrix, methods, shown
 
@@ -52,6 +52,7 @@ def picture(rows: Sequence[Row], title: str, measure: Measure, tasks: Sequence[s
     names = methods([row for row in rows if row.metric == measure.metric])
     courses = {name: matrix(rows, name, measure.metric) for name in names}
     size = max((A.shape[-1] for A in courses.values()), default=0)
+    courses = {name: _padded(A, size) for name, A in courses.items()}  # some may be behind
     titles = [*(tasks or [f"task {number + 1}" for number in range(size)]), "average"]
     columns = min(COLUMNS, len(titles))
     lines = ceil(len(titles) / columns)
@@ -79,10 +80,17 @@ def picture(rows: Sequence[Row], title: str, measure: Measure, tasks: Sequence[s
     return figure
 
 
+def _padded(A: Tensor, size: int) -> Tensor:
+    """A [S, T, T] as [S, size, size], with NaN for what is not there yet."""
+    more = size - A.shape[-1]
+    return torch.nn.functional.pad(A, (0, more, 0, more), value=torch.nan)
+
+
 def _limit(axes: Axes, values: Sequence[Tensor], up: bool) -> None:
     """Show the best methods' range."""
     sign = 1.0 if up else -1.0
-    ranked = sorted(values, key=lambda each: -sign * float(each[:, -1].nanmean()) if each.numel() else 0.0)
+    known = [each for each in values if bool(each.isfinite().any())]
+    ranked = sorted(known, key=lambda each: -sign * last(each))
     low, high = limits(ranked[: max(1, ceil(KEPT * len(ranked)))])
     if torch.isfinite(torch.tensor([low, high])).all():
         axes.set_ylim(low, high)

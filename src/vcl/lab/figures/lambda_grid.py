@@ -9,23 +9,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vcl.lab.figures.style import colour, mark, save
-from vcl.lab.results import Row, final, methods, split_label
+from vcl.lab.kind import ACCURACY, Score
+from vcl.lab.results import Row, final_score, methods, split_label
 
 Group = Callable[[str], str]
 """The panel that a method belongs to, by its title."""
 
 
 def draw(
-    rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path, group: Group = lambda method: ""
+    rows: Sequence[Row],
+    title: str,
+    paper: Mapping[str, float],
+    path: Path,
+    group: Group = lambda method: "",
+    score: Score = ACCURACY,
 ) -> list[Path]:
     """One line per method over its lambdas, bars of one standard error over seeds, the paper's best value as dashes.
 
     Methods of different groups stand in panels of their own, one above the other.
     """
-    return save(picture(rows, title, paper, group), path)
+    return save(picture(rows, title, paper, group, score), path)
 
 
-def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float], group: Group = lambda method: "") -> Figure:
+def picture(
+    rows: Sequence[Row],
+    title: str,
+    paper: Mapping[str, float],
+    group: Group = lambda method: "",
+    score: Score = ACCURACY,
+) -> Figure:
     """The figure that :func:`draw` saves."""
     grids: dict[str, list[tuple[float, str]]] = {}
     for name in methods(rows):
@@ -38,11 +50,11 @@ def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float], group: 
     for position, (method, grid) in enumerate(grids.items()):
         axes = panels[groups.index(group(method))]
         lams, names = zip(*sorted(grid), strict=True)
-        ends = [final(rows, name)["average accuracy"] for name in names]
+        ends = [final_score(rows, name, score.metric) for name in names]
         axes.errorbar(
             lams,
-            [100 * end.mean for end in ends],
-            [100 * end.error if end.seeds > 1 else 0.0 for end in ends],
+            [score.scale * end.mean for end in ends],
+            [score.scale * end.error if end.seeds > 1 else 0.0 for end in ends],
             label=method,
             color=colour(position),
             marker=mark(position),
@@ -62,10 +74,10 @@ def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float], group: 
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=8, frameon=False)
     if len(panels) == 1:
-        panels[0].set_ylabel("average accuracy after the last task (%)", fontsize=9)
+        panels[0].set_ylabel(f"{score.name} after the last task ({score.unit.strip()})", fontsize=9)
         panels[0].set_title(title, fontsize=10)
     else:
-        figure.supylabel("average accuracy after the last task (%)", fontsize=9)
+        figure.supylabel(f"{score.name} after the last task ({score.unit.strip()})", fontsize=9)
         figure.suptitle(title, fontsize=10)
     panels[-1].set_xlabel("lambda")
     return figure

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vcl.data import as_input
+from vcl.errors import VclError
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.folder import write_atomic_bytes
 from vcl.lab.streams import Arrays
@@ -78,10 +79,16 @@ def classifier(
     found = _read(path)
     if found is None:
         found = trained(data, how, device)
-        cache.mkdir(parents=True, exist_ok=True)
-        about = {"format": FORMAT, "accuracy": found.accuracy, "checksum": found.checksum}
-        text = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
-        write_atomic_bytes(path, save({**_named(found.weights), "about": text}))
+        text = torch.frombuffer(bytearray(json.dumps(_about(found)).encode()), dtype=torch.uint8)
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            write_atomic_bytes(path, save({**_named(found.weights), "about": text}))
+        except (OSError, VclError) as error:
+            reason = getattr(error, "strerror", None) or getattr(error.__cause__, "strerror", None)
+            raise VclError(
+                f"cannot keep the classifier in {cache} ({reason}); let XDG_CACHE_HOME name a folder that you may "
+                "write."
+            ) from error
     say(f"classifier: {100 * found.accuracy:.2f} % on the test set, SHA-256 {found.checksum[:16]}…")
     return found.to(device)
 
@@ -91,12 +98,18 @@ def _read(path: Path) -> Classifier | None:
     try:
         tensors = load(path.read_bytes())
         about = json.loads(bytes(tensors.pop("about").numpy()))
-    except (OSError, SafetensorError, KeyError, ValueError):
+        weights = tuple(tensors[name] for name in sorted(tensors, key=int))
+        found = Classifier(weights, about["accuracy"], about["checksum"])
+        whole = about == _about(found) and sha256(save(_named(weights))) == found.checksum
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
-    weights = tuple(tensors[name] for name in sorted(tensors, key=int))
-    if about.get("format") != FORMAT or sha256(save(_named(weights))) != about["checksum"]:
-        return None
-    return Classifier(weights, about["accuracy"], about["checksum"])
+    return found if whole else None
+
+
+def _about(found: Classifier) -> dict[str, Any]:
+    """What the file says of the weights, sealed by a checksum of its own."""
+    told = {"format": FORMAT, "accuracy": found.accuracy, "checksum": found.checksum}
+    return {**told, "seal": sha256(json.dumps(told).encode())}
 
 
 def _named(weights: tuple[Tensor, ...]) -> dict[str, Tensor]:

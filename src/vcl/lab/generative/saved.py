@@ -46,10 +46,13 @@ def read(run: Path, method: str | None) -> Saved:
     try:
         about = json.loads((run / ABOUT).read_text())
         found = experiment(about["experiment"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise VclError(f"{run} is not the folder of a run ({error}); give one that `vcl run` made.") from error
     if found.kind is not GENERATIVE:
         raise VclError(f"{run} is a run of {found.name}, which has no generators; give one of a generative experiment.")
+    lacking = [key for key in ("methods", "settings", "settings_of", "shape") if key not in about]
+    if lacking:
+        raise VclError(f"{run / ABOUT} has no {lacking[0]!r}: it was written by another version; run it again.")
     there = [name for name in about["methods"] if (run / f"{name}{ENDING}").exists()]
     if not there:
         raise VclError(f"{run} holds no generators: no method of that run was finished; run it again.")
