@@ -52,12 +52,10 @@ def vcl(s: Settings, choose: CoresetRule, predictive: Predictive | None = None) 
     return Method(variational(s, ascent(s)), choose, refit, predictive or s.predictive)
 
 
-RESTART = {"start": "restart", "schedule": "cosine", "init_var": 1e-4}
+RESTART = {"start": "restart", "schedule": "cosine"}
 """VCL whose every fit begins at small random means, with q_{t-1} as the prior only, and cools to its end.
 
-A constant rate leaves each fit noisy where it stops, and what is noise then is prior for all tasks to come. A small
-initial variance lets the new means find their place before the noise does; begun at e^-6, fits now and then end where
-an earlier task is lost (`vcl paper estimators` shows both).
+A constant rate leaves each fit noisy where it stops, and what is noise then is prior for all tasks to come.
 """
 
 
