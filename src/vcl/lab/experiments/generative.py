@@ -16,7 +16,9 @@ from vcl.recursion import Task
 from vcl.rng import Rng
 
 PAPER = GenerativeSettings(tasks=10, epochs=200, batch=50)
-QUICK = replace(PAPER, tasks=3, epochs=15, latent=20, features=100, hidden=100, lr=1e-3, draws=2, coreset_epochs=10,
+# Few steps: a larger rate, and a larger variance to begin at (see the digits below).
+QUICK = replace(PAPER, tasks=3, epochs=15, latent=20, features=100, hidden=100, lr=3e-3, init_var=exp(-8), draws=2,
+                coreset_epochs=10,
                 ll_draws=200, images=200, train_limit=1000, test_limit=100, seeds=2,
                 classifier_hidden=300, classifier_epochs=4)  # fmt: skip
 SMOKE = replace(QUICK, tasks=2, epochs=1, latent=3, features=8, hidden=8, coreset=5, coreset_epochs=1, ll_draws=5,
