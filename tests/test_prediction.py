@@ -50,6 +50,18 @@ def test_drawn_weights_are_the_same_whatever_the_chunks() -> None:
     assert torch.allclose(few, many, atol=1e-6)
 
 
+def test_the_first_layer_is_multiplied_once_for_all_draws_and_noise_is_shared_by_all_inputs() -> None:
+    q = belief(-1.0)
+    whole, parts = (predict(q, NETWORK, X, "h", Rng((0, 1)), 50, "local", chunk=chunk) for chunk in (10**9, 7))
+    torch.testing.assert_close(whole, parts)
+    # Twins among the inputs get the same answer, as they do where weights are drawn.
+    twins = predict(q, NETWORK, torch.cat([X, X], dim=1), "h", Rng((0, 1)), 50, "local")
+    torch.testing.assert_close(twins[:, :30], twins[:, 30:])
+    wide = torch.rand(2, 40, X.shape[2], generator=torch.Generator().manual_seed(3))
+    local, drawn = (predict(q, NETWORK, wide, "h", Rng((0, 1)), 20_000, how) for how in ESTIMATORS)
+    torch.testing.assert_close(local, drawn, atol=0.02, rtol=0)
+
+
 def test_the_device_is_an_argument() -> None:
     one, two = (predict(belief(0.0), NETWORK, X, "h", Rng((0, 1)), draws=3, device=device) for device in (None, "cpu"))
     assert torch.equal(one, two)

@@ -14,6 +14,7 @@ from vcl.layout import Params
 from vcl.models.base import Model, points, spread
 from vcl.noise import draw_noise
 from vcl.rng import Rng
+from vcl.rows import mixed_rows
 
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""
@@ -31,14 +32,14 @@ def predict(
     rng: Rng,
     draws: int = 100,
     estimator: Estimator = "weights",
-    chunk: int = 500_000,
+    chunk: int = 30_000,
     device: torch.device | str | None = None,
 ) -> Tensor:
     """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
 
-    Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in
-    flight at once. ``local`` shares the first layer between draws and gives every example its own noise; it
-    has the same expectation. A belief that is not mean-field always draws its weights. The work is done on
+    Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in flight
+    at once: on a CPU those that its caches hold are fastest. ``local`` multiplies the first layer once for all draws;
+    it has the same expectation. A belief that is not mean-field always draws its weights. The work is done on
     ``device``, or else where the belief is; x may be elsewhere.
     """
     if draws < 1 or chunk < 1:
@@ -78,7 +79,10 @@ def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[tor
 
 
 def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
-    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere."""
+    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere.
+
+    Row-wise networks have the first layer local and the others drawn, with noise that all inputs share.
+    """
     drawn, fixed = q.restrict(spread(model, q.layout)), q.restrict(points(model, q.layout))
     var = drawn.log_var.exp()
     params = q.layout.split(q.mean[0])
@@ -86,6 +90,17 @@ def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[t
 
     def one(params: Params, x: Tensor) -> Tensor:
         return model.predict(params, x, head)
+
+    if model.row_wise:
+        noises: dict[str, Tensor] = {}
+
+        def draw(name: str, size: int) -> Tensor:
+            if name not in noises:
+                noises[name] = draw_noise(draws * size, generators, q.mean).view(len(generators), draws, -1)
+            return noises[name]
+
+        means, variances = q.layout.split(q.mean), q.layout.split(var)
+        return lambda x: mixed_rows(one, means, variances, draw, x).sum(1)
 
     def add(x: Tensor) -> Tensor:
         planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", model.row_wise, given)

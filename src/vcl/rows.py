@@ -63,6 +63,44 @@ def local_rows(
     return _through(function, mean, layer, (runs, draws, examples), x, rest)
 
 
+def mixed_rows(
+    function: Callable[..., Tensor], mean: Params, var: Params, draw: Callable[[str, int], Tensor], x: Tensor
+) -> Tensor:
+    """``function(params, x)`` with the first layer by local reparameterisation and the others drawn: [R, S, N, ...].
+
+    mean, var: each tensor [R, ...]; x [R, N, ...]; ``draw(name, size)`` gives standard normals [R, S, size]. All
+    examples share a draw's noise: each of them by itself has the right distribution, which is all that a prediction
+    asks, and the first layer, the widest, is multiplied once for all draws.
+    """
+    names = {id(value): name for name, value in mean.items()}
+    runs, examples = x.shape[:2]
+    first = True
+
+    def layer(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        nonlocal first
+        name, (out, width) = names[id(weight)], weight.shape[1:]
+        spread, bias_var = var[name], None if bias is None else var[names[id(bias)]]
+        if first:
+            first = False
+            rows = rows.view(runs, examples, width)
+            m = _affine(rows, weight, bias)
+            std = _affine(rows * rows, spread, bias_var).add_(TINY).sqrt_()
+            a = torch.addcmul(m.unsqueeze(1), std.unsqueeze(1), draw(name, out).unsqueeze(2))
+            return a.flatten(0, 2)
+        W = _drawn(weight, spread, draw(name, out * width))
+        b = None if bias is None else _drawn(bias, var[names[id(bias)]], draw(names[id(bias)], out)).flatten(0, 1)
+        return _affine(rows.view(-1, examples, width), W.flatten(0, 1), b).flatten(0, 1)
+
+    with _Layers(mean, layer):
+        result = function(mean, x.flatten(0, 1))
+    return result.view(runs, -1, examples, *result.shape[1:])
+
+
+def _drawn(mean: Tensor, var: Tensor, noise: Tensor) -> Tensor:
+    """mu + sigma * noise for every draw: mean, var [R, ...], noise [R, S, size] -> [R, S, ...]."""
+    return torch.addcmul(mean.unsqueeze(1), var.sqrt().unsqueeze(1), noise.view(*noise.shape[:2], *mean.shape[1:]))
+
+
 def theta_rows(function: Callable[..., Tensor], theta: Params, x: Tensor, *rest: Tensor) -> Tensor:
     """``function(params, x, *rest)`` at given parameters theta, each [R, S, ...] -> [R, S, B, ...]."""
     runs, draws = next(iter(theta.values())).shape[:2]

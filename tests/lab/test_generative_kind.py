@@ -159,7 +159,7 @@ def test_a_metric_that_is_not_finite_is_one_clear_sentence(digits: Arrays, judge
     with pytest.raises(NonFiniteError) as told:
         evaluate(given._replace(state=state))
     assert str(told.value) == (
-        "task 2 (1): the log likelihood of task 1 (0) is not finite; the learning rate 0.001 is probably too large; "
+        "task 2 (1): the log likelihood of task 1 (0) is not finite; the learning rate 0.003 is probably too large; "
         "lower it."
     )
 
