@@ -78,6 +78,9 @@ def document() -> str:
     text = "# The paper's numbers and ours\n\n"
     text += "Made by `python results/paper.py` from [results/paper/](../results/paper/table.md). "
     text += f"{notes['all'].strip()}\n\n"
+    missing = [item.name for item in ITEMS if not any(line.item == item.name for line in lines)]
+    if missing:
+        text += f"**Not yet run to the end at these settings, and so not in this document: {', '.join(missing)}.**\n\n"
     text += f"{made_by()}\n\n## Numbers\n\n{verdicts(known)}\n\n{number_table(known)}\n"
     text += f"## Claims\n\n{notes['claims'].strip()}\n\n{claim_table(seen)}\n## Item by item\n\n"
     for item in ITEMS:

@@ -15,8 +15,9 @@ from vcl.lab.datasets import MissingData, load
 from vcl.lab.paper import reproduce
 from vcl.lab.paper import store as store_module
 from vcl.lab.paper.item import Context, StreamItem
-from vcl.lab.paper.items import ITEMS, adversarial, item
+from vcl.lab.paper.items import ITEMS, item
 from vcl.lab.paper.numbers import claims, numbers
+from vcl.lab.paper.ordering import adversarial
 from vcl.lab.results import matrix, methods, read_csv
 from vcl.lab.runner import Done, run_method
 from vcl.metrics import average_accuracy

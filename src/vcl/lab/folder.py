@@ -71,6 +71,15 @@ class RunFolder:
         write_atomic(self.path / ROWS, to_csv(self.rows))
 
 
+def make_folder(path: Path) -> Path:
+    """The folder, made if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VclError(f"cannot make {path} ({error.strerror}); give --out a folder that you may write.") from error
+    return path
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Write ``text`` so that a reader, or a crash, finds the old file or the new one and nothing between."""
     write_atomic_bytes(path, text.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib.image
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 from vcl.lab.figures.style import save
 
 WHITE = 255
+LETTERS = 11
+"""Letters of a title that fit into an inch."""
 
 
 def draw(images: Sequence[Tensor], tasks: Sequence[str], title: str, path: Path) -> list[Path]:
@@ -37,7 +40,7 @@ def picture(images: Sequence[Tensor], tasks: Sequence[str], title: str) -> Figur
     axes.xaxis.set_label_position("top")
     axes.set_ylabel("tasks learned", fontsize=8)
     axes.spines[:].set_visible(False)
-    figure.suptitle(title, fontsize=9)
+    figure.suptitle(fill(" ".join(title.split()), int(LETTERS * size)), fontsize=9)
     return figure
 
 

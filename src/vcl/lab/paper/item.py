@@ -13,6 +13,11 @@ from vcl.lab.paper.store import Loaded
 from vcl.lab.results import Row, Summary, final_score, methods, split_label
 from vcl.lab.settings import Preset
 
+TUNED = ("ewc", "si", "lp")
+"""The paper's baselines."""
+
+PAPER_GRID = "lambda=paper"
+
 
 class Request(NamedTuple):
     """One part: a method of an experiment with changed settings, perhaps a grid of lambdas, under a label."""

@@ -6,29 +6,23 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from vcl.errors import unknown
-from vcl.lab.experiments import experiment
 from vcl.lab.figures import (
     average_accuracy,
     coreset_sizes,
-    generator_metrics,
     lambda_grid,
     per_task,
-    sample_grid,
     variants,
 )
 from vcl.lab.figures import linear_memory as linear_memory_figure
 from vcl.lab.figures import toy2d as toy2d_figure
-from vcl.lab.figures.style import save
-from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
 from vcl.lab.paper import linear_memory, toy2d
+from vcl.lab.paper.generators import MEASURES, best_generators, draw_generators, generators
 from vcl.lab.paper.item import (
+    PAPER_GRID,
+    TUNED,
     Context,
     Item,
-    Measured,
     Request,
     Shown,
     StreamItem,
@@ -36,15 +30,11 @@ from vcl.lab.paper.item import (
     best_of_grids,
     everything,
 )
+from vcl.lab.paper.ordering import orders
 from vcl.lab.results import Row, label, methods
-from vcl.lab.results import shown as label_shown
 from vcl.lab.settings import Preset
-from vcl.lab.streams import Arrays
-from vcl.rng import Rng
 
 VCL = ("vcl", "vcl-random", "vcl-kcenter", "random-only", "kcenter-only")
-TUNED = ("ewc", "si", "lp")
-PAPER_GRID = "lambda=paper"
 
 
 def comparison(name: str, *more: str) -> list[Request]:
@@ -160,79 +150,9 @@ def draw_estimators(rows: Sequence[Row], shown: Shown) -> list[Path]:
     return variants.draw(rows, shown.title, shown.paper, shown.path, groups=groups)
 
 
-RANDOM_ORDERS = 3
-
-
-def task_means(data: Arrays, groups: Sequence[Sequence[int]]) -> Tensor:
-    """The mean picture of each task, flattened."""
-    flat = data.train_x.flatten(1).double()
-    return torch.stack([flat[torch.isin(data.train_y, torch.tensor(list(group)))].mean(0) for group in groups])
-
-
-def adversarial(means: Tensor) -> list[int]:
-    """From the first task always on to the one, of those left, whose mean picture is farthest from the present one's.
-
-    The paper's "adversarial ordering": each task is as different from the one before as can be.
-    """
-    order, left = [0], set(range(1, len(means)))
-    while left:
-        here = order[-1]
-        order.append(max(sorted(left), key=lambda task: float((means[task] - means[here]).norm())))
-        left.remove(order[-1])
-    return order
-
-
-def orders(context: Context) -> list[Request]:
-    """Split MNIST in the given order, in the adversarial one, and in some random ones."""
-    from vcl.lab.experiments.split_mnist import PAIRS
-
-    count = experiment("split-mnist").presets[context.preset].tasks
-    found = {
-        "given": list(range(count)),
-        "adversarial": adversarial(task_means(context.load("split-mnist").arrays, PAIRS[:count])),
-    }
-    for number in range(RANDOM_ORDERS):
-        (order,) = Rng((number,)).at("order").per_run(lambda g: torch.randperm(count, generator=g))
-        found[f"random {number + 1}"] = order.tolist()
-    return [
-        Request("split-mnist", method, (f"order={','.join(str(task) for task in order)}",), None, f"{method}, {name}")
-        for method in ("vcl", "mle")
-        for name, order in found.items()
-    ]
-
-
 def draw_variants(rows: Sequence[Row], shown: Shown) -> list[Path]:
     """One dot a variant."""
     return variants.draw(rows, shown.title, shown.paper, shown.path)
-
-
-GENERATORS = ("vcl", "vcl-random", "naive")
-
-
-def generators(name: str) -> list[Request]:
-    """VCL with and without a coreset, the naive online VAE, and the tuned baselines."""
-    plain = [Request(name, method) for method in GENERATORS]
-    return plain + [Request(name, method, grid=PAPER_GRID) for method in TUNED]
-
-
-def best_generators(rows: Sequence[Row]) -> list[Row]:
-    """Of every grid the lambda with the best test log-likelihood."""
-    return best_of_grids(rows, LIKELIHOOD)
-
-
-def draw_generators(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """A figure for each metric, and what each method's generators draw after every task."""
-    tasks = shown.tasks()
-    first, second = (generator_metrics.picture(rows, shown.title, each, tasks) for each in generator_metrics.MEASURES)
-    made = save(first, shown.path) + save(second, shown.path.with_name(f"{shown.path.name}-uncertainty"))
-    for name in methods(rows):
-        path = shown.path.with_name(f"{shown.path.name}-samples-{name.replace(' ', '-')}")
-        images = [step[:, 0] for step in shown.pictures[name]]
-        made += sample_grid.draw(images, tasks, f"{shown.title}\n{label_shown(name)}", path)
-    return made
-
-
-GENERATOR_MEASURES = (Measured(LIKELIHOOD), Measured(UNCERTAINTY, " uncertainty"))
 
 
 ITEMS: tuple[Item, ...] = (
@@ -275,7 +195,7 @@ ITEMS: tuple[Item, ...] = (
         lambda context: generators("generative-mnist"),
         best_generators,
         draw_generators,
-        GENERATOR_MEASURES,
+        MEASURES,
     ),
     StreamItem(
         "generative-notmnist",
@@ -284,7 +204,7 @@ ITEMS: tuple[Item, ...] = (
         lambda context: generators("generative-notmnist"),
         best_generators,
         draw_generators,
-        GENERATOR_MEASURES,
+        MEASURES,
     ),
     StreamItem(
         "lambda-permuted",

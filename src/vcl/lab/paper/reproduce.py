@@ -15,7 +15,7 @@ from torch import Tensor
 from vcl.errors import VclError
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.experiments import experiment
-from vcl.lab.folder import write_atomic
+from vcl.lab.folder import make_folder, write_atomic
 from vcl.lab.paper import table
 from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
 from vcl.lab.paper.items import ITEMS
@@ -156,13 +156,7 @@ class Reproduction:
         return names
 
     def _draw(self, folder: Path, rows: str, draw: Callable[[], list[Path]]) -> list[Path]:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise VclError(
-                f"cannot make {folder} ({error.strerror}); give --out a folder that you may write."
-            ) from error
-        write_atomic(folder / "rows.csv", rows)
+        write_atomic(make_folder(folder) / "rows.csv", rows)
         return draw()
 
     def _update(self, name: str, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:

@@ -25,7 +25,7 @@ from vcl import __version__
 from vcl.checkpoint import from_bytes, to_bytes
 from vcl.errors import VclError
 from vcl.lab.estimate import check_methods
-from vcl.lab.folder import write_atomic, write_atomic_bytes
+from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.plan import Plan
 from vcl.lab.progress import watching
 from vcl.lab.results import Row, read_csv, to_csv
@@ -171,14 +171,7 @@ class Store:
         return Kept(folder / TABLE, seconds, True)
 
     def _folder(self, name: str, about: Mapping[str, Any]) -> Path:
-        folder = self.root / f"{name}-{identity(about)}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise VclError(
-                f"cannot make {folder} ({error.strerror}); give --out a folder that you may write."
-            ) from error
-        return folder
+        return make_folder(self.root / f"{name}-{identity(about)}")
 
     def _known(self, folder: Path) -> dict[str, Any]:
         path = folder / PART

@@ -1,0 +1,41 @@
+"""Generators (section 6.2): what is run, what is shown of it, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vcl.lab.figures import generator_metrics, sample_grid
+from vcl.lab.figures.style import save
+from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
+from vcl.lab.paper.item import PAPER_GRID, TUNED, Measured, Request, Shown, best_of_grids
+from vcl.lab.results import Row, methods
+from vcl.lab.results import shown as label_shown
+
+GENERATORS = ("vcl", "vcl-random", "naive")
+
+
+def generators(name: str) -> list[Request]:
+    """VCL with and without a coreset, the naive online VAE, and the tuned baselines."""
+    plain = [Request(name, method) for method in GENERATORS]
+    return plain + [Request(name, method, grid=PAPER_GRID) for method in TUNED]
+
+
+def best_generators(rows: Sequence[Row]) -> list[Row]:
+    """Of every grid the lambda with the best test log-likelihood."""
+    return best_of_grids(rows, LIKELIHOOD)
+
+
+def draw_generators(rows: Sequence[Row], shown: Shown) -> list[Path]:
+    """A figure for each metric, and what each method's generators draw after every task."""
+    tasks = shown.tasks()
+    first, second = (generator_metrics.picture(rows, shown.title, each, tasks) for each in generator_metrics.MEASURES)
+    made = save(first, shown.path) + save(second, shown.path.with_name(f"{shown.path.name}-uncertainty"))
+    for name in methods(rows):
+        path = shown.path.with_name(f"{shown.path.name}-samples-{name.replace(' ', '-')}")
+        images = [step[:, 0] for step in shown.pictures[name]]
+        made += sample_grid.draw(images, tasks, f"{shown.path.name}: {label_shown(name)}", path)
+    return made
+
+
+MEASURES = (Measured(LIKELIHOOD), Measured(UNCERTAINTY, " uncertainty"))
