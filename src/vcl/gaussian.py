@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self, final
+from typing import NamedTuple, Protocol, Self, final
 
 import torch
 from torch import Tensor
@@ -99,34 +99,23 @@ class KlTo:
 
     def __call__(self, mean: Tensor, log_var: Tensor) -> Tensor:
         """KL of each run, for q given by mean and log variance [R, D]."""
-        value: Tensor = _Kl.apply(mean, log_var, self.mean, self.log_var, self.precision)  # type: ignore[no-untyped-call]
-        return value
+        log_ratio, shift = log_var - self.log_var, mean - self.mean
+        return 0.5 * (log_ratio.exp() - 1 - log_ratio + shift.square() * self.precision).sum(-1)
 
+    def taken_from(self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor) -> Tensor:
+        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place.
 
-class _Kl(torch.autograd.Function):
-    """The closed form with its gradient in (m_q, log s_q^2) written out, to save passes over the parameters."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor, p_precision: Tensor
-    ) -> Tensor:
+        d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
+        """
         if kernels.usable(mean):
-            value, pull, excess = kernels.kl(mean.contiguous(), log_var.contiguous(), p_mean, p_log_var)
-        else:
-            log_ratio = log_var - p_log_var
-            excess = log_ratio.exp().sub_(1)  # s_q^2 / s_p^2 - 1
-            shift = mean - p_mean
-            pull = shift * p_precision  # (m_q - m_p) / s_p^2
-            value = 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + shift.mul_(pull).sum(-1))
-        ctx.save_for_backward(pull, excess)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        pull, excess = ctx.saved_tensors
-        g = gradients[0].unsqueeze(-1)
-        # d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
-        return g * pull, (0.5 * g) * excess, None, None, None
+            return kernels.take_kl(mean, log_var, self.mean, self.log_var, g_mean, g_log_var)
+        log_ratio = log_var - self.log_var
+        excess = log_ratio.exp().sub_(1)  # s_q^2 / s_p^2 - 1
+        shift = mean - self.mean
+        pull = shift * self.precision  # (m_q - m_p) / s_p^2
+        g_mean.sub_(pull)
+        g_log_var.sub_(excess, alpha=0.5)
+        return 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + shift.mul_(pull).sum(-1))
 
 
 def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:

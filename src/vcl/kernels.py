@@ -62,21 +62,24 @@ if triton is not None:
         tl.store(g_var + run * runs_apart + at, 0.5 * along / sigma, at < size)
 
     @triton.jit
-    def _kl(
-        part, pull, excess, mean, log_var, p_mean, p_log_var, size, blocks, mean_apart, var_apart, BLOCK: tl.constexpr
-    ):
+    def _take_kl(
+        part, g_mean, g_log_var, mean, log_var, p_mean, p_log_var,
+        size, blocks, g_mean_apart, g_var_apart, q_mean_apart, q_var_apart, p_mean_apart, p_var_apart,
+        BLOCK: tl.constexpr,
+    ):  # fmt: skip
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
         inside = at < size
-        old = tl.load(p_log_var + run * var_apart + at, inside, other=0.0)
-        log_ratio = tl.load(log_var + run * size + at, inside, other=0.0) - old
-        shift = tl.load(mean + run * size + at, inside, other=0.0)
-        shift -= tl.load(p_mean + run * mean_apart + at, inside, other=0.0)
-        more = tl.exp(log_ratio) - 1
-        pulled = shift * tl.exp(-old)
-        tl.store(pull + run * size + at, pulled, inside)
-        tl.store(excess + run * size + at, more, inside)
-        tl.store(part + tl.program_id(0), 0.5 * tl.sum(more - log_ratio + shift * pulled, 0))
+        old = tl.load(p_log_var + run * p_var_apart + at, inside, other=0.0)
+        log_ratio = tl.load(log_var + run * q_var_apart + at, inside, other=0.0) - old
+        shift = tl.load(mean + run * q_mean_apart + at, inside, other=0.0)
+        shift -= tl.load(p_mean + run * p_mean_apart + at, inside, other=0.0)
+        excess = tl.exp(log_ratio) - 1
+        pull = shift * tl.exp(-old)
+        first, second = g_mean + run * g_mean_apart + at, g_log_var + run * g_var_apart + at
+        tl.store(first, tl.load(first, inside) - pull, inside)
+        tl.store(second, tl.load(second, inside) - 0.5 * excess, inside)
+        tl.store(part + tl.program_id(0), 0.5 * tl.sum(excess - log_ratio + shift * pull, 0))
 
     @triton.jit
     def _adam(value, m, v, g, lr, count, size, log_b1, log_b2, b1, b2, eps, BLOCK: tl.constexpr):
@@ -212,17 +215,22 @@ def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tenso
     return g_mean, g_var
 
 
-def kl(mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """KL(q || p) [R], (m_q - m_p) / s_p^2 and s_q^2 / s_p^2 - 1 [R, D]."""
+def take_kl(
+    mean: Tensor, log_var: Tensor, p_mean: Tensor, p_log_var: Tensor, g_mean: Tensor, g_log_var: Tensor
+) -> Tensor:
+    """KL(q || p) [R]; from g_mean and g_log_var (m_q - m_p) / s_p^2 and (s_q^2 / s_p^2 - 1) / 2 are subtracted.
+
+    All [R, D]; each run's values lie in one piece.
+    """
     runs, size = mean.shape
     blocks = _blocks(size)
     part = torch.empty(runs, blocks, device=mean.device)
-    pull, excess = torch.empty_like(mean), torch.empty_like(mean)
-    _kl[(runs * blocks,)](
-        part, pull, excess, mean, log_var, p_mean, p_log_var,
-        size, blocks, p_mean.stride(0), p_log_var.stride(0), BLOCK=BLOCK,
-    )  # fmt: skip
-    return part.sum(1), pull, excess
+    if size:
+        apart = [values.stride(0) for values in (g_mean, g_log_var, mean, log_var, p_mean, p_log_var)]
+        _take_kl[(runs * blocks,)](
+            part, g_mean, g_log_var, mean, log_var, p_mean, p_log_var, size, blocks, *apart, BLOCK=BLOCK
+        )
+    return part.sum(1)
 
 
 def adam(

@@ -123,14 +123,13 @@ def climb(
     """
     settings.check()
     device = start[0].device
-    parameters = tuple(value.detach().clone().contiguous().requires_grad_() for value in start)
-    now = tuple(value.detach() for value in parameters)
+    now = tuple(value.detach().clone().contiguous() for value in start)
     batch = min(settings.batch or data.size, data.size)
     if batch == data.size:
         data = ready(data)  # it is the same batch at every step
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
-    take = make_step(objective, parameters, data, settings.lr, rng.at("noise"))
+    take = make_step(objective, now, data, settings.lr, rng.at("noise"))
     done = 0
     for epoch in range(1, settings.epochs + 1):
         # A whole-data batch has no order, so none is drawn and nothing is gathered.

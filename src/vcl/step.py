@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, final
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,6 +37,37 @@ class Step(NamedTuple):
     gradients: tuple[Tensor, ...]
 
 
+@runtime_checkable
+class Differentiated(Objective, Protocol):
+    """An objective that knows its gradient by itself."""
+
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+        """The estimate and its gradient; each tensor of the gradient is new memory, in one piece."""
+        ...
+
+
+def differentiate(objective: Objective, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+    """The estimate and its gradient: the objective's own, or else torch's."""
+    if isinstance(objective, Differentiated):
+        return objective.gradient(parameters, batch, total, noise)
+    return by_autograd(objective, parameters, batch, total, noise)
+
+
+def by_autograd(
+    objective: Callable[[tuple[Tensor, ...], Data, int, Tensor], Tensor],
+    parameters: tuple[Tensor, ...],
+    batch: Data,
+    total: int,
+    noise: Tensor,
+) -> Step:
+    """The estimate and its gradient, as torch differentiates it."""
+    leaves = tuple(value.detach().requires_grad_() for value in parameters)
+    with torch.enable_grad():
+        value = objective(leaves, batch, total, noise)
+        gradients = torch.autograd.grad(value.sum(), leaves)
+    return Step(value.detach(), tuple(g.contiguous() for g in gradients))
+
+
 @final
 class Eager:
     """A step run operation by operation."""
@@ -61,10 +93,9 @@ class Eager:
         """Step on the batch at ``index`` [R, B], or on all data."""
         batch = self.data if index is None else gather(self.data, index)
         noise = self.noise.draw(self.objective.noise(batch))
-        value = self.objective(self.parameters, batch, self.data.size, noise)
-        gradients = torch.autograd.grad(value.sum(), self.parameters)
-        self.adam.step(gradients)
-        return Step(value.detach(), gradients)
+        seen = differentiate(self.objective, self.parameters, batch, self.data.size, noise)
+        self.adam.step(seen.gradients)
+        return seen
 
 
 @final

@@ -16,8 +16,9 @@ from vcl.models import LinearGaussian, Network
 from vcl.optimise import Ascent
 from vcl.projections import Target, VariationalKL
 from vcl.projections.point import maximum_likelihood
-from vcl.projections.vi import Elbo
+from vcl.projections.vi import CLIMBS, Climbs, Elbo
 from vcl.rng import Rng
+from vcl.step import by_autograd
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 
@@ -187,3 +188,19 @@ def test_the_default_initial_variance_is_that_of_the_authors_code() -> None:
 
 def _one(data: Data) -> Data:
     return Data(data.x[0], data.y[0], data.source[0], data.sources)
+
+
+@pytest.mark.parametrize("climbs", CLIMBS)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_gradient_with_the_kl_written_out_is_torchs(estimator: Estimator, climbs: Climbs) -> None:
+    model, data = small_network(hidden=5), blobs(10, 0, "t", "h")
+    prior = model.prior({"h": 2}).to(torch.float64)
+    data = data._replace(x=data.x.double())
+    elbo = Elbo(model, prior, 3, estimator, climbs)
+    g = torch.Generator().manual_seed(0)
+    at = elbo.parameters(Gaussian(prior.layout, *torch.randn(2, 1, prior.layout.size, generator=g).double()))
+    noise = torch.randn(1, elbo.noise(data), generator=g).double()
+    ours, torchs = elbo.gradient(at, data, 50, noise), by_autograd(elbo, at, data, 50, noise)
+    assert torch.allclose(ours.value, torchs.value, rtol=1e-12)
+    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-10)

@@ -19,6 +19,7 @@ from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
 from vcl.rng import Rng
+from vcl.step import Step, by_autograd
 
 Start = Literal["continue", "reset", "restart"]
 STARTS: tuple[Start, ...] = ("continue", "reset", "restart")
@@ -66,6 +67,23 @@ class Elbo:
         mean, log_var, fixed = self.moments(parameters)
         expected = self.expected_log_lik(mean, log_var.exp(), batch, noise, fixed)
         return scaled_sum(expected, total) - self.kl(*(self.spread.cut(part, self.held) for part in (mean, log_var)))
+
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+        """L(q) and its gradient: the likelihood's by torch, the KL's written out."""
+        if self.held.names != self.spread.names[: len(self.held.names)]:
+            return by_autograd(self, parameters, batch, total, noise)
+
+        def fit(parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+            mean, log_var, *fixed = parameters
+            points = self.points.split(fixed[0]) if fixed else {}
+            return scaled_sum(self.expected_log_lik(mean, log_var.exp(), batch, noise, points), total)
+
+        mean, log, *rest = parameters
+        log_var = log if self.climbs == "log_var" else 2 * log
+        value, (g_mean, g_log_var, *g_rest) = by_autograd(fit, (mean, log_var, *rest), batch, total, noise)
+        kl = self.kl.taken_from(*(part[:, : self.held.size] for part in (mean, log_var, g_mean, g_log_var)))
+        g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
+        return Step(value - kl, (g_mean, g_log, *g_rest))
 
     def parameters(self, q: Gaussian) -> tuple[Tensor, ...]:
         """What is climbed, at q."""
