@@ -12,7 +12,9 @@ from vcl.draws import draw_params
 from vcl.gaussian import Gaussian, KlTo, standard_normal
 from vcl.layout import Layout
 from vcl.likelihood import Categorical
-from vcl.models import Network
+from vcl.models import LinearGaussian, Network
+from vcl.projections.quadratic import Penalised
+from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
 
 pytestmark = pytest.mark.skipif(
@@ -58,6 +60,41 @@ def test_kl_and_its_gradient_are_those_of_torch(shared: bool) -> None:
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
+
+
+WIDTHS = [1024, 1300, 1301]
+"""One block; more; and rows that do not stand on 16 bytes."""
+
+
+def rows(device: str, width: int, count: int) -> list[torch.Tensor]:
+    """Tensors [3, width]; the last is shared by the runs, and the one before is a part of wider rows."""
+    g = torch.Generator().manual_seed(3)
+    plain = [torch.randn(3, width, generator=g).to(device) for _ in range(count - 2)]
+    wider, shared = (torch.randn(*shape, generator=g).to(device) for shape in ((3, 2 * width), (1, width)))
+    return [*plain, wider[:, :width], shared.expand(3, -1)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_penalty_and_its_gradient_are_those_of_torch(width: int) -> None:
+    def values(device: str) -> tuple[torch.Tensor, ...]:
+        theta, precision, taken, centre = rows(device, width, 4)
+        model = LinearGaussian(width)
+        penalised = Penalised(model, model.prior({}).layout, centre, precision)
+        return tuple(part.cpu() for part in (penalised.taken_from(theta, taken), taken))
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_path_integral_is_that_of_torch(width: int) -> None:
+    def values(device: str) -> tuple[torch.Tensor, ...]:
+        omega, before, theta, g, precision, centre = rows(device, width, 6)
+        add_path(omega, before, theta, g, centre, precision)
+        return omega.cpu(), before.cpu()
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("biased", [True, False])

@@ -28,7 +28,9 @@ if triton is not None:
     tl: Any = import_module("triton.language")
 
     # In all of them a program takes BLOCK coordinates of one run (or of one draw of one run). Addresses are 64 bits
-    # wide from the run on, because R x S x D may be more than 32 can count.
+    # wide from the run on, because R x S x D may be more than 32 can count. Where there is a UNIT, sizes and distances
+    # come in units of so many values (4 if all of them allow it): the compiler then knows that four neighbours stand
+    # on 16 bytes of their own and moves them at once.
 
     @triton.jit
     def _draw(theta, mean, var, noise, size, blocks, draws, runs_apart, noise_apart, BLOCK: tl.constexpr):
@@ -80,6 +82,39 @@ if triton is not None:
         tl.store(first, tl.load(first, inside) - pull, inside)
         tl.store(second, tl.load(second, inside) - 0.5 * excess, inside)
         tl.store(part + tl.program_id(0), 0.5 * tl.sum(excess - log_ratio + shift * pull, 0))
+
+    @triton.jit
+    def _take_quadratic(
+        part, g, theta, centre, precision, size, blocks, g_apart, theta_apart, centre_apart, precision_apart,
+        UNIT: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        run = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size * UNIT
+        shift = tl.load(theta + run * theta_apart * UNIT + at, inside, other=0.0)
+        shift -= tl.load(centre + run * centre_apart * UNIT + at, inside, other=0.0)
+        pull = shift * tl.load(precision + run * precision_apart * UNIT + at, inside, other=0.0)
+        place = g + run * g_apart * UNIT + at
+        tl.store(place, tl.load(place, inside) - pull, inside)
+        tl.store(part + tl.program_id(0), 0.5 * tl.sum(shift * pull, 0))
+
+    @triton.jit
+    def _add_path(
+        omega, before, theta, g, centre, precision,
+        size, blocks, omega_apart, before_apart, theta_apart, g_apart, centre_apart, precision_apart,
+        UNIT: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        run = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size * UNIT
+        old = tl.load(before + run * before_apart * UNIT + at, inside)
+        new = tl.load(theta + run * theta_apart * UNIT + at, inside)
+        pull = old - tl.load(centre + run * centre_apart * UNIT + at, inside)
+        pull *= tl.load(precision + run * precision_apart * UNIT + at, inside)
+        slope = tl.load(g + run * g_apart * UNIT + at, inside) + pull
+        place = omega + run * omega_apart * UNIT + at
+        tl.store(place, tl.load(place, inside) + slope * (new - old), inside)
+        tl.store(before + run * before_apart * UNIT + at, new, inside)
 
     @triton.jit
     def _adam(value, m, v, g, lr, count, size, log_b1, log_b2, b1, b2, eps, BLOCK: tl.constexpr):
@@ -233,6 +268,35 @@ def take_kl(
     return part.sum(1)
 
 
+def take_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) -> Tensor:
+    """1/2 sum_d precision (theta - centre)^2 [R]; precision (theta - centre) is subtracted from g.
+
+    All [R, D]; each run's values lie in one piece.
+    """
+    runs, size = theta.shape
+    blocks = _blocks(size)
+    part = torch.empty(runs, blocks, device=theta.device)
+    if size:
+        unit, (units, *apart) = _in_units(size, *(values.stride(0) for values in (g, theta, centre, precision)))
+        _take_quadratic[(runs * blocks,)](
+            part, g, theta, centre, precision, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK
+        )
+    return part.sum(1)
+
+
+def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Tensor, precision: Tensor) -> None:
+    """In place: omega += (g + precision (before - centre)) (theta - before), and then before = theta.
+
+    All [R, D]; each run's values lie in one piece.
+    """
+    runs, size = omega.shape
+    blocks = _blocks(size)
+    if size:
+        tensors = (omega, before, theta, g, centre, precision)
+        unit, (units, *apart) = _in_units(size, *(values.stride(0) for values in tensors))
+        _add_path[(runs * blocks,)](*tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
+
+
 def adam(
     value: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: Tensor, count: Tensor, b1: float, b2: float, eps: float
 ) -> None:
@@ -273,6 +337,12 @@ def evenly_apart(noise: Tensor) -> bool:
 def _apart(noise: Tensor) -> int:
     """How far."""
     return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
+
+
+def _in_units(*numbers: int) -> tuple[int, list[int]]:
+    """(4, a quarter of each) if all can be divided by 4, and else (1, they as they are)."""
+    unit = 1 if any(number % 4 for number in numbers) else 4
+    return unit, [number // unit for number in numbers]
 
 
 def _blocks(size: int, block: int = BLOCK) -> int:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from made import blob_tasks, small_network
+from made import blob_tasks, blobs, shapes, small_network, small_vae
 from oracles import linear_posterior
 from vcl.curvature import Curvature
 from vcl.data import Data, dataset
@@ -15,6 +15,7 @@ from vcl.errors import VclError
 from vcl.gaussian import Gaussian
 from vcl.layout import Layout
 from vcl.models import LinearGaussian
+from vcl.models.base import Model
 from vcl.optimise import Ascent
 from vcl.projections import (
     ElasticWeightConsolidation,
@@ -26,8 +27,10 @@ from vcl.projections import (
     Target,
     VariationalKL,
 )
-from vcl.projections.quadratic import Penalised, Quadratic, without_past
+from vcl.projections.quadratic import Penalised, Quadratic, on_held, without_past
+from vcl.projections.si import add_path
 from vcl.rng import Rng
+from vcl.step import by_autograd
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 PRIOR = MODEL.prior({}).to(torch.float64)
@@ -113,6 +116,28 @@ class TestLaplacePropagation:
             assert torch.allclose((-after.log_var[0]).exp(), precision, rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "units"),
+    [(small_network(), blobs(9, 0, "t", "h", runs=3), 2), (small_vae(), shapes(5, 0, "h", runs=3), 16)],
+    ids=["network", "vae"],
+)
+def test_the_gradient_with_the_penalty_written_out_is_torchs(model: Model, data: Data, units: int) -> None:
+    """For a network, where all is held, and for a VAE, where only what stands first is; runs share the centre."""
+    layout = model.prior({"h": units}).layout
+    g = torch.Generator().manual_seed(0)
+    theta, precision = (torch.randn(3, layout.size, generator=g, dtype=torch.float64) for _ in range(2))
+    centre = torch.randn(1, layout.size, generator=g, dtype=torch.float64).expand(3, -1)
+    objective = Penalised(model, layout, centre, on_held(model, layout, precision.square()), draws=2)
+    assert (objective.width == layout.size) == (model.latent == 0)
+    noise = torch.randn(3, objective.noise(data), generator=g, dtype=torch.float64)
+    data = data._replace(x=data.x.double())
+    ours, torchs = (
+        way((theta,), data, 50, noise) for way in (objective.gradient, lambda *a: by_autograd(objective, *a))
+    )
+    assert torch.allclose(ours.value, torchs.value, rtol=1e-10)
+    assert torch.allclose(ours.gradients[0], torchs.gradients[0], rtol=1e-10, atol=1e-10)
+
+
 class TestElasticWeightConsolidation:
     def test_one_quadratic_is_the_explicit_sum_over_tasks(self) -> None:
         """Five tasks: sum_t' 1/2 (theta - a_t')^T Phi_t' (theta - a_t') up to a constant, gradients included."""
@@ -135,7 +160,9 @@ class TestElasticWeightConsolidation:
         for point in points:
             leaf = point.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(explicit(leaf).sum(), leaf)
-            assert torch.allclose(gradient, penalised.penalty_gradient(point), atol=1e-12)
+            taken = torch.zeros_like(point)
+            assert torch.allclose(penalised.taken_from(point, taken), penalised.penalty(point), atol=1e-12)
+            assert torch.allclose(gradient, -taken, atol=1e-12)
         assert sum(part.numel() for part in belief[1:]) == 3 * 6  # whatever the number of tasks
 
     def test_linear_tasks_end_at_the_known_maximiser(self) -> None:
@@ -238,6 +265,15 @@ class TestSynapticIntelligence:
         after = rule(Target(q, model, dataset(x, 3 * x[:, 0] - 2.5 * x[:, 0]), prior), RNG)
         assert after.mean.item() == pytest.approx(0.5, abs=1e-3)
         assert after.precision.item() == pytest.approx(x.square().sum().item(), rel=0.01)
+
+    def test_a_steps_share_of_the_path(self) -> None:
+        g = torch.Generator().manual_seed(0)
+        omega, before, theta, gradient, precision = (torch.randn(3, 5, generator=g) for _ in range(5))
+        centre = torch.randn(1, 5, generator=g).expand(3, -1)
+        expected = omega + (gradient + precision * (before - centre)) * (theta - before)
+        add_path(omega, before, theta, gradient, centre, precision)
+        assert torch.allclose(omega, expected)
+        assert torch.equal(before, theta)
 
     def test_importance_is_never_negative_and_accumulates(self) -> None:
         model, tasks = small_network(), blob_tasks(3, runs=2, single_head=True)

@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl import kernels
 from vcl.data import Data
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian, like_draws
@@ -20,6 +21,7 @@ from vcl.layout import Layout
 from vcl.models.base import Model, held
 from vcl.optimise import Ascent
 from vcl.projections.point import LogLikelihood
+from vcl.step import Step, by_autograd
 
 Lambda = float | tuple[float, ...]
 """lambda: one value for all runs or one for each, so that a whole grid is one stack of runs."""
@@ -112,11 +114,14 @@ def without_past(prior: Gaussian) -> Quadratic:
 class Penalised:
     """L(theta) = sum_n log p(y^(n) | theta, x^(n)) - 1/2 sum_d precision_d (theta_d - centre_d)^2.
 
-    ``precision`` [R, D] has each run's lambda in it already.
+    ``precision`` [R, D] has each run's lambda in it already, and is 0 for parameters that have no posterior.
     """
 
     def __init__(self, model: Model, layout: Layout, centre: Tensor, precision: Tensor, draws: int = 1) -> None:
         self.log_lik, self.centre, self.precision = LogLikelihood(model, layout, draws), centre, precision
+        part = held(model, layout)
+        # Where those that have one stand first, the others need not be looked at.
+        self.width = part.size if part.names == layout.names[: len(part.names)] else layout.size
 
     def noise(self, batch: Data) -> int:
         """The log-likelihood's."""
@@ -126,13 +131,24 @@ class Penalised:
         """L(theta) of each run, its likelihood estimated from a batch."""
         return self.log_lik(parameters, batch, total, noise) - self.penalty(parameters[0])
 
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+        """L(theta) and its gradient: the likelihood's by torch, the penalty's written out."""
+        value, gradients = by_autograd(self.log_lik, parameters, batch, total, noise)
+        return Step(value - self.taken_from(parameters[0], gradients[0]), gradients)
+
+    def taken_from(self, theta: Tensor, g: Tensor) -> Tensor:
+        """The penalty of each run [R], and its gradient precision (theta - centre) subtracted from g in place."""
+        theta, centre, precision, g = (part[:, : self.width] for part in (theta, self.centre, self.precision, g))
+        if kernels.usable(theta):
+            return kernels.take_quadratic(theta, centre, precision, g)
+        shift = theta - centre
+        pull = precision * shift
+        g.sub_(pull)
+        return 0.5 * shift.mul_(pull).sum(-1)
+
     def penalty(self, theta: Tensor) -> Tensor:
         """1/2 (theta - centre)^T diag(precision) (theta - centre) of each run [R]."""
         return 0.5 * (self.precision * (theta - self.centre).square()).sum(-1)
-
-    def penalty_gradient(self, theta: Tensor) -> Tensor:
-        """precision (theta - centre), what the penalty takes from the gradient [R, D]."""
-        return self.precision * (theta - self.centre)
 
 
 def check_fit(ascent: Ascent, lam: Lambda) -> None:

@@ -15,7 +15,9 @@ from math import inf
 from typing import final
 
 import torch
+from torch import Tensor
 
+from vcl import kernels
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian
 from vcl.optimise import Ascent, Report, climb, silent
@@ -61,13 +63,25 @@ class SynapticIntelligence:
         penalty = lambda_column(self.lam, past.mean) * past.precision
         objective = Penalised(model, past.layout, past.centre, penalty, self.draws)
         start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
-        omega, before = torch.zeros_like(start), start.clone()
+        omega, before, theta = torch.zeros_like(start), start.clone(), start
         for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
             # The step has been taken: theta is where it led, the gradient what it saw where it began. That gradient
             # is the whole objective's, so what the penalty took from it is given back.
-            gradient = step.gradients[0] + objective.penalty_gradient(before)
-            omega.addcmul_(gradient, theta - before)
-            before.copy_(theta)
-        importance = omega.clamp(min=0) / ((before - start).square() + self.damping)
+            given = (theta, step.gradients[0], past.centre, penalty)
+            add_path(*(part[:, : objective.width] for part in (omega, before, *given)))
+        importance = omega.clamp(min=0) / ((theta - start).square() + self.damping)
         importance = on_held(model, past.layout, importance)
-        return q.merge(Quadratic(past.layout, before, before.clone(), past.precision + 2 * importance))
+        return q.merge(Quadratic(past.layout, theta, theta.clone(), past.precision + 2 * importance))
+
+
+def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Tensor, precision: Tensor) -> None:
+    """A step's share of the path integral, in place, all [R, D]; ``before`` then is where the next step begins.
+
+    omega += ( g + precision (before - centre) ) (theta - before)
+    """
+    if kernels.usable(omega):
+        kernels.add_path(omega, before, theta, g, centre, precision)
+        return
+    slope = g + precision * (before - centre)
+    omega.addcmul_(slope, theta - before)
+    before.copy_(theta)
