@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from vcl import kernels
+from vcl.chain import linear
 from vcl.data import dataset
 from vcl.draws import draw_params
 from vcl.gaussian import Gaussian, KlTo, standard_normal
@@ -117,6 +118,26 @@ def test_local_layers_are_those_of_torch(runs: int, draws: int, biased: bool) ->
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("relu", "biased"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(("rows", "out"), [(50, 36), (130, 33), (3, 132)])
+@pytest.mark.parametrize("own", [True, False])
+def test_stacked_layers_are_those_of_torch(own: bool, rows: int, out: int, relu: bool, biased: bool) -> None:
+    g = torch.Generator().manual_seed(4)
+    lead = (2, 3) if own else (2,)
+    made = [torch.randn(shape, generator=g) for shape in ((2, 3, rows, 7), (*lead, out, 7), (*lead, out))]
+
+    def values(device: str) -> list[torch.Tensor]:
+        x, W, b = (part.to(device).requires_grad_() for part in made)
+        # The bias is a part of wider rows, as in a flat vector.
+        bias = torch.cat([b, b.sin()], dim=-1)[..., :out] if not own else b
+        a = linear(x, W, bias if biased else None, relu)
+        found = torch.autograd.grad((a * a.cos()).sum(), (x, W, b) if biased else (x, W))
+        return [part.detach().cpu() for part in (a, *found)]
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-3)
 
 
 def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> None:

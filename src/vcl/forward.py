@@ -108,10 +108,16 @@ def evaluate_draws(
     not depend on a draw, such as the first layer's moments or an encoder, is computed once for all of them, because
     only the noise has an axis of draws.
     """
+    fixed = dict(points or {})
     if plan.row_wise and not plan.local:
-        return theta_rows(function, draw_params(layout, mean, var, noise), *batch)
-    means, variances, fixed = layout.split(mean), layout.split(var), dict(points or {})
-    if plan.row_wise:
+        theta = draw_params(layout, mean, var, noise)
+        return (
+            evaluate_stacked(function, {**fixed, **theta}, *batch, each=each)
+            if each
+            else theta_rows(function, theta, *batch)
+        )
+    means, variances = layout.split(mean), layout.split(var)
+    if plan.row_wise and not each:
         return local_rows(function, means, variances, noise, *batch)
     axes = (None, *(None,) * len(batch), *(0,) * len(each))
 
@@ -138,6 +144,16 @@ def evaluate_thetas(
         return theta_rows(function, layout.split(theta), *batch)
     draws = torch.vmap(function, in_dims=(0, *(None,) * len(batch)), randomness="error")
     return torch.vmap(draws, randomness="error")(layout.split(theta), *batch)
+
+
+def evaluate_stacked(
+    function: Callable[..., Tensor], params: Params, *batch: Tensor, each: tuple[Tensor, ...]
+) -> Tensor:
+    """``function(params, *batch, *each)`` of a row-wise model with latent variables, called once: [R, S, ...].
+
+    Each of ``params`` [R, S, ...], or [R, ...] where draws share it; of ``batch`` [R, ...]; of ``each`` [R, S, ...].
+    """
+    return function(params, *(part.unsqueeze(1) for part in batch), *each)
 
 
 class _Tape:

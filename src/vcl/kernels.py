@@ -201,7 +201,7 @@ def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Ten
     """
     (runs, draws), apart = noise.shape[:2], _apart(noise)
     theta = torch.empty(runs, draws, size, device=mean.device)
-    blocks = _blocks(size)
+    blocks = blocks_of(size)
     _draw[(runs * draws * blocks,)](
         theta, mean[:, first:], var[:, first:], noise[..., first:],
         size, blocks, draws, mean.shape[1], apart, BLOCK=BLOCK,
@@ -213,7 +213,7 @@ def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, first: int, g_mean: Ten
     """Into g_mean and g_var [R, D], from ``first`` on: sum_s g and sum_s g * noise / (2 sigma), for g [R, S, size]."""
     runs, draws, size = g.shape
     block, together = 256, 1 if draws == 1 else 4 if draws <= 4 else 16
-    blocks = _blocks(size, block)
+    blocks = blocks_of(size, block)
     _draw_gradient[(runs * blocks,)](
         g_mean[:, first:], g_var[:, first:], g, var[:, first:], noise[..., first:],
         size, blocks, draws, var.shape[1], _apart(noise), BLOCK=block, S=together,
@@ -230,7 +230,7 @@ def local(
     (runs, seen, examples, out), draws = m.shape, noise.shape[1]
     size = examples * out
     a, std = torch.empty(noise.shape, device=m.device), torch.empty_like(m)
-    blocks = _blocks(size)
+    blocks = blocks_of(size)
     _local[(runs * seen * blocks,)](
         a, std, m, s, m if b is None else b.contiguous(), s if v is None else v.contiguous(), noise,
         size, out, blocks, seen, draws, _apart(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
@@ -243,7 +243,7 @@ def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tenso
     runs, seen, examples, out = std.shape
     size = examples * out
     g_mean, g_var = torch.empty_like(std), torch.empty_like(std)
-    blocks = _blocks(size)
+    blocks = blocks_of(size)
     _local_gradient[(runs * seen * blocks,)](
         g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], _apart(noise), BLOCK=BLOCK
     )
@@ -258,7 +258,7 @@ def take_kl(
     All [R, D]; each run's values lie in one piece.
     """
     runs, size = mean.shape
-    blocks = _blocks(size)
+    blocks = blocks_of(size)
     part = torch.empty(runs, blocks, device=mean.device)
     if size:
         apart = [values.stride(0) for values in (g_mean, g_log_var, mean, log_var, p_mean, p_log_var)]
@@ -274,10 +274,10 @@ def take_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) 
     All [R, D]; each run's values lie in one piece.
     """
     runs, size = theta.shape
-    blocks = _blocks(size)
+    blocks = blocks_of(size)
     part = torch.empty(runs, blocks, device=theta.device)
     if size:
-        unit, (units, *apart) = _in_units(size, *(values.stride(0) for values in (g, theta, centre, precision)))
+        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in (g, theta, centre, precision)))
         _take_quadratic[(runs * blocks,)](
             part, g, theta, centre, precision, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK
         )
@@ -290,10 +290,10 @@ def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Te
     All [R, D]; each run's values lie in one piece.
     """
     runs, size = omega.shape
-    blocks = _blocks(size)
+    blocks = blocks_of(size)
     if size:
         tensors = (omega, before, theta, g, centre, precision)
-        unit, (units, *apart) = _in_units(size, *(values.stride(0) for values in tensors))
+        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in tensors))
         _add_path[(runs * blocks,)](*tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
 
 
@@ -301,7 +301,7 @@ def adam(
     value: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: Tensor, count: Tensor, b1: float, b2: float, eps: float
 ) -> None:
     """Step ``count`` of Adam uphill, in place: value, and the running means m of g and v of g^2."""
-    _adam[(_blocks(value.numel()),)](
+    _adam[(blocks_of(value.numel()),)](
         value, m, v, g, lr, count, value.numel(), log(b1), log(b2), b1, b2, eps, BLOCK=BLOCK
     )
 
@@ -310,7 +310,7 @@ def normal(seeds: Tensor, step: Tensor, size: int) -> Tensor:
     """Standard normals [R, size] that follow from (seed of the run; step, place): seeds [R] and step [] are int64."""
     noise = torch.empty(len(seeds), size, device=seeds.device)
     quarter = -(-size // 4)
-    blocks = _blocks(quarter)
+    blocks = blocks_of(quarter)
     if size:
         _normal[(len(seeds) * blocks,)](noise, seeds, step, size, quarter, blocks, BLOCK=BLOCK)
     return noise
@@ -320,7 +320,7 @@ def pixels(values: Tensor, index: Tensor) -> Tensor:
     """values[r, index[r]] / 255 for uint8 values [R, N, ...], which runs may share, and index [R, B]."""
     x = torch.empty(*index.shape, *values.shape[2:], device=values.device)
     width = x[0, 0].numel()
-    blocks = _blocks(width)
+    blocks = blocks_of(width)
     _pixels[(index.numel() * blocks,)](
         x, values, index.contiguous(), width, blocks, index.shape[1], values.stride(0), BLOCK=BLOCK
     )
@@ -339,11 +339,12 @@ def _apart(noise: Tensor) -> int:
     return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
 
 
-def _in_units(*numbers: int) -> tuple[int, list[int]]:
+def in_units(*numbers: int) -> tuple[int, list[int]]:
     """(4, a quarter of each) if all can be divided by 4, and else (1, they as they are)."""
     unit = 1 if any(number % 4 for number in numbers) else 4
     return unit, [number // unit for number in numbers]
 
 
-def _blocks(size: int, block: int = BLOCK) -> int:
+def blocks_of(size: int, block: int = BLOCK) -> int:
+    """How many blocks cover ``size``."""
     return -(-size // block)

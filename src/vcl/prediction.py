@@ -75,7 +75,7 @@ def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[tor
     def one(params: Params, x: Tensor) -> Tensor:
         return model.predict(params, x, head)
 
-    return lambda x: evaluate_thetas(one, q.layout, theta, model.row_wise, x).sum(1)
+    return lambda x: evaluate_thetas(one, q.layout, theta, _by_rows(model), x).sum(1)
 
 
 def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
@@ -91,7 +91,7 @@ def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[t
     def one(params: Params, x: Tensor) -> Tensor:
         return model.predict(params, x, head)
 
-    if model.row_wise:
+    if _by_rows(model):
         noises: dict[str, Tensor] = {}
 
         def draw(name: str, size: int) -> Tensor:
@@ -103,8 +103,13 @@ def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[t
         return lambda x: mixed_rows(one, means, variances, draw, x).sum(1)
 
     def add(x: Tensor) -> Tensor:
-        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", model.row_wise, given)
+        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", False, given)
         noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
         return evaluate_draws(planned, one, drawn.layout, drawn.mean, var, noise, x, points=given).sum(1)
 
     return add
+
+
+def _by_rows(model: Model) -> bool:
+    """Whether :meth:`predict` may take the way of :mod:`vcl.rows`; what has latent variables is fast otherwise."""
+    return model.row_wise and not model.latent

@@ -29,14 +29,28 @@ ROW_WISE = (nn.Linear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.S
 def is_row_wise(module: nn.Module) -> bool:
     """Whether a module flattens its inputs and is then a plain chain of linear layers and elementwise functions.
 
-    Exact types only, and no weight twice: what is not known to be a chain takes the general way.
+    What is not known to be a chain takes the general way.
     """
-    layers = [layer for _, layer in module.named_modules(remove_duplicate=False) if type(layer) is not nn.Sequential]
-    first = layers[0] if layers else None
-    flat = type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1)
-    chain = all(type(layer) in ROW_WISE for layer in layers[1:])
-    weights = [id(layer.weight) for layer in layers if isinstance(layer, nn.Linear)]
-    return flat and chain and len(set(weights)) == len(weights)
+    first = next((layer for _, layer in chain_of(module)), None)
+    return type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1) and is_chain(module, 1)
+
+
+def is_chain(module: nn.Module, skip: int = 0) -> bool:
+    """Whether a module, but for the first ``skip`` layers, is a plain chain of linear layers and elementwise functions.
+
+    Exact types only, no hooks, and no parameter twice.
+    """
+    layers = [layer for _, layer in chain_of(module)]
+    plain = all(type(layer) in ROW_WISE for layer in layers[skip:])
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    found = [id(value) for layer in layers for value in layer.parameters()]
+    return plain and not hooked and len(set(found)) == len(found)
+
+
+def chain_of(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The layers of a module with their names, in order."""
+    every = module.named_modules(remove_duplicate=False)
+    return [(name, layer) for name, layer in every if type(layer) is not nn.Sequential]
 
 
 def local_rows(

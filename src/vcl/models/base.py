@@ -29,7 +29,12 @@ class Model(Protocol):
 
     @property
     def row_wise(self) -> bool:
-        """Whether it may take the fast way of :mod:`vcl.rows`; False is always right."""
+        """Whether it may take the fast way; False is always right.
+
+        Without latent variables that is the one of :mod:`vcl.rows`. With them, :meth:`log_lik` takes many runs and
+        draws at once: parameters [R, S, ...], or [R, ...] where draws share them; data [R, 1, N, ...] and noise
+        [R, S, N, latent]; and the answer is [R, S, N].
+        """
         ...
 
     @property

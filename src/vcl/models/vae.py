@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from vcl.chain import chain, stacked, through
 from vcl.data import Data, as_input
 from vcl.errors import VclError, unknown
 from vcl.gaussian import Gaussian, standard_normal
@@ -26,6 +27,7 @@ from vcl.layout import HEAD, Layout, Params, head_of
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
 from vcl.pixels import BernoulliPixels, Pixels
+from vcl.rows import is_chain, is_row_wise
 
 Private = Literal["lower", "upper"]
 PRIVATES: tuple[Private, ...] = ("lower", "upper")
@@ -71,7 +73,9 @@ class Vae:
         self.latent = latent
         self.pixels: Pixels = BernoulliPixels() if pixels is None else pixels
         self.private, self.shared_encoder, self.head_kl, self.prior_var = private, shared_encoder, head_kl, prior_var
-        self.row_wise = False
+        # An encoder of no parameters cannot be told from one of a single run.
+        bare = not any(True for _ in encoder.parameters())
+        self.row_wise = is_row_wise(encoder) and is_chain(lower) and is_chain(upper) and not bare
 
     def layout(self, heads: Heads) -> Layout:
         """The shared decoder part, the encoder if it is shared, then each task's decoder part and encoder."""
@@ -103,7 +107,8 @@ class Vae:
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log p(x | z, theta) - KL(q(z | x) || p(z)) at z = mu(x) + sd(x) noise: L^(n) for one draw of z each.
 
-        Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form.
+        Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form. A row-wise model takes many
+        runs and draws at once: parameters [R, ...] or [R, S, ...], data [R, 1, N, ...] and noise [R, S, N, latent].
         """
         if noise is None:
             raise VclError(
@@ -114,7 +119,7 @@ class Vae:
             mean, log_sd = self.encode(params, data.x, head)
             # KL = 1/2 sum_i mu_i^2 + sd_i^2 - 1 - log sd_i^2
             divergence = 0.5 * (mean.square() + (2 * log_sd).exp() - 1 - 2 * log_sd).sum(-1)
-            return self._log_prob(params, mean + log_sd.exp() * noise, data.x, head) - divergence
+            return self._log_prob(params, mean + log_sd.exp() * noise, data, head) - divergence
 
         return _by_head(data, answer)
 
@@ -126,14 +131,14 @@ class Vae:
             z = mean + log_sd.exp() * noise
             # log p(z) - log q(z | x) = sum_i 1/2 noise_i^2 - 1/2 z_i^2 + log sd_i: the constants cancel
             ratio = (0.5 * (noise.square() - z.square()) + log_sd).sum(-1)
-            return self._log_prob(params, z, data.x, head) + ratio
+            return self._log_prob(params, z, data, head) + ratio
 
         return _by_head(data, answer)
 
     def encode(self, params: Params, x: Tensor, head: str) -> tuple[Tensor, Tensor]:
         """mu(x) and log sd(x), each [N, latent]."""
         mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
-        mean, log_sd = functional_call(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
+        mean, log_sd = through(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
         return mean, log_sd
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
@@ -141,6 +146,8 @@ class Vae:
         module = self.lower if self.private == "lower" else self.upper
         shared, own = _under(params, TRUNK), _mine(params, head, DECODER, module)
         lower, upper = (own, shared) if self.private == "lower" else (shared, own)
+        if stacked(self.lower, lower) or stacked(self.upper, upper):  # runs and draws have axes of their own
+            return chain(self.upper, upper, chain(self.lower, lower, z))
         h = functional_call(self.lower, lower, z.reshape(-1, self.latent))
         output: Tensor = functional_call(self.upper, upper, h)
         return output.reshape(*z.shape[:-1], -1)
@@ -206,8 +213,9 @@ class Vae:
                 f"the decoder gives {output.shape[-1]} pixels but the images have {pixels}; make them equal."
             )
 
-    def _log_prob(self, params: Params, z: Tensor, x: Tensor, head: str) -> Tensor:
-        return self.pixels.log_prob(self.decode(params, z, head), as_input(x).flatten(1))
+    def _log_prob(self, params: Params, z: Tensor, data: Data, head: str) -> Tensor:
+        images = as_input(data.x).flatten(data.source.dim())
+        return self.pixels.log_prob(self.decode(params, z, head), images)
 
 
 def mlp_vae(

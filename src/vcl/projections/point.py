@@ -10,11 +10,12 @@ from torch import Tensor
 
 from vcl.data import Data
 from vcl.errors import VclError
-from vcl.forward import evaluate_thetas
+from vcl.forward import evaluate_stacked, evaluate_thetas
 from vcl.gaussian import Gaussian, like_draws
 from vcl.layout import Layout, Params
 from vcl.models.base import Model
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
+from vcl.places import pieces
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.rng import Rng
 from vcl.straight import straight_on_gpu
@@ -62,13 +63,17 @@ class LogLikelihood:
         def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
             return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
 
-        theta, values, latent = parameters[0].unsqueeze(1), (batch.x, batch.y, batch.source), self.model.latent
-        z = (noise.view(noise.shape[0], self.draws, batch.size, latent),) if latent else ()
-        if latent:
+        (theta,), values, model = parameters, (batch.x, batch.y, batch.source), self.model
+        if not model.latent:
+            found = evaluate_thetas(log_lik, self.layout, theta.unsqueeze(1), model.row_wise, *values)
+            return scaled_sum(found[:, 0], total)
+        z = noise.view(noise.shape[0], self.draws, batch.size, model.latent)
+        if model.row_wise:
+            found = evaluate_stacked(log_lik, pieces(self.layout, theta), *values, each=(z,))
+        else:
             each = straight_on_gpu(log_lik, theta)
-            found = evaluate_thetas(each, self.layout, theta, self.model.row_wise, *values, *z)
-            return scaled_sum(found[:, 0].mean(1), total)
-        return scaled_sum(evaluate_thetas(log_lik, self.layout, theta, self.model.row_wise, *values)[:, 0], total)
+            found = evaluate_thetas(each, self.layout, theta.unsqueeze(1), False, *values, z)[:, 0]
+        return scaled_sum(found.mean(1), total)
 
 
 def maximum_likelihood(

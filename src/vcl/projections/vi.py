@@ -16,6 +16,7 @@ from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
 from vcl.models.base import Model, held, points, spread
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
+from vcl.places import pieces
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
 from vcl.rng import Rng
@@ -75,7 +76,7 @@ class Elbo:
 
         def fit(parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
             mean, log_var, *fixed = parameters
-            points = self.points.split(fixed[0]) if fixed else {}
+            points = pieces(self.points, fixed[0]) if fixed else {}
             return scaled_sum(self.expected_log_lik(mean, log_var.exp(), batch, noise, points), total)
 
         mean, log, *rest = parameters
@@ -100,7 +101,7 @@ class Elbo:
     def moments(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Params]:
         """Mean and log variance of what is drawn, and the points."""
         mean, log, *rest = parameters
-        fixed = self.points.split(rest[0]) if rest else {}
+        fixed = pieces(self.points, rest[0]) if rest else {}
         return mean, log if self.climbs == "log_var" else 2 * log, fixed
 
     def expected_log_lik(
