@@ -10,10 +10,12 @@ from vcl import kernels
 from vcl.chain import linear
 from vcl.data import dataset
 from vcl.draws import draw_params
+from vcl.encoding import draw_latent
 from vcl.gaussian import Gaussian, KlTo, standard_normal
 from vcl.layout import Layout
 from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network
+from vcl.pixels import BernoulliPixels
 from vcl.projections.quadratic import Penalised
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
@@ -138,6 +140,39 @@ def test_stacked_layers_are_those_of_torch(own: bool, rows: int, out: int, relu:
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("width", [16, 37])
+@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 4)])
+def test_pixels_are_scored_as_by_torch(runs: int, draws: int, width: int) -> None:
+    g = torch.Generator().manual_seed(5)
+    output, x = 3 * torch.randn(runs, draws, 5, width, generator=g), torch.rand(runs, 1, 5, width, generator=g)
+    output[0, 0, 0, :4] = torch.tensor([-200.0, 200.0, 12.0, -12.0])
+
+    def values(device: str) -> list[torch.Tensor]:
+        logits = output.to(device).requires_grad_()
+        value = BernoulliPixels().log_prob(logits, x.to(device))
+        found = torch.autograd.grad(value.sin().sum(), logits)
+        return [part.detach().cpu() for part in (value, *found)]
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 5), (3, 20)])
+def test_latent_variables_and_their_kl_are_those_of_torch(runs: int, draws: int) -> None:
+    g = torch.Generator().manual_seed(6)
+    made = torch.randn(runs, 1, 7, 6, generator=g)
+    tape = torch.randn(runs, draws, 11 + 7 * 3, generator=g)  # behind the noise of the weights
+
+    def values(device: str) -> list[torch.Tensor]:
+        codes = made.to(device).requires_grad_()
+        z, divergence = draw_latent(codes, tape.to(device)[..., 11:].view(runs, draws, 7, 3))
+        found = torch.autograd.grad((z * z.cos()).sum() + (divergence * divergence.cos()).sum(), codes)
+        return [part.detach().cpu() for part in (z, divergence, *found)]
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> None:

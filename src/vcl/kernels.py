@@ -199,7 +199,7 @@ def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Ten
 
     The rows of noise lie equally far apart.
     """
-    (runs, draws), apart = noise.shape[:2], _apart(noise)
+    (runs, draws), apart = noise.shape[:2], apart_of(noise)
     theta = torch.empty(runs, draws, size, device=mean.device)
     blocks = blocks_of(size)
     _draw[(runs * draws * blocks,)](
@@ -216,7 +216,7 @@ def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, first: int, g_mean: Ten
     blocks = blocks_of(size, block)
     _draw_gradient[(runs * blocks,)](
         g_mean[:, first:], g_var[:, first:], g, var[:, first:], noise[..., first:],
-        size, blocks, draws, var.shape[1], _apart(noise), BLOCK=block, S=together,
+        size, blocks, draws, var.shape[1], apart_of(noise), BLOCK=block, S=together,
     )  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def local(
     blocks = blocks_of(size)
     _local[(runs * seen * blocks,)](
         a, std, m, s, m if b is None else b.contiguous(), s if v is None else v.contiguous(), noise,
-        size, out, blocks, seen, draws, _apart(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
+        size, out, blocks, seen, draws, apart_of(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
     )  # fmt: skip
     return a, std
 
@@ -245,7 +245,7 @@ def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tenso
     g_mean, g_var = torch.empty_like(std), torch.empty_like(std)
     blocks = blocks_of(size)
     _local_gradient[(runs * seen * blocks,)](
-        g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], _apart(noise), BLOCK=BLOCK
+        g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], apart_of(noise), BLOCK=BLOCK
     )
     return g_mean, g_var
 
@@ -334,7 +334,7 @@ def evenly_apart(noise: Tensor) -> bool:
     return whole and (1 in (runs, draws) or noise.stride(0) == draws * noise.stride(1))
 
 
-def _apart(noise: Tensor) -> int:
+def apart_of(noise: Tensor) -> int:
     """How far."""
     return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
 

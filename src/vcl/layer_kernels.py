@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vcl.kernels import blocks_of, in_units, triton
+from vcl.kernels import apart_of, blocks_of, in_units, triton
 
 if triton is not None:
     tl: Any = import_module("triton.language")
@@ -54,6 +54,77 @@ if triton is not None:
         if BIASED:
             tl.store(g_b + group * b_apart * UNIT + col, tl.sum(total, 0), col < out * UNIT)
 
+    # From here on a program takes one example (of one draw of one run): WIDTH is its number of values, rounded up.
+
+    @triton.jit
+    def _bernoulli(value, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        image = row // (draws * batch) * batch + row % batch
+        at = tl.arange(0, WIDTH)
+        inside = at < size * UNIT
+        logit = tl.load(f + row * size * UNIT + at, inside, other=0.0)
+        pixel = tl.load(x + image * size * UNIT + at, inside, other=0.0)
+        # log(1 + e^f) = max(f, 0) + log(1 + e^-|f|)
+        small = tl.exp(-tl.abs(logit))
+        # By a series where 1 + e would round to 1, so that nothing is lost.
+        above = tl.where(small < 1e-4, small * (1 - 0.5 * small), tl.log(1 + small))
+        score = pixel * logit - tl.where(logit < 0, 0.0, logit) - above
+        tl.store(value + row, tl.sum(tl.where(inside, score, 0.0), 0))
+
+    @triton.jit
+    def _bernoulli_gradient(g_f, g, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        image = row // (draws * batch) * batch + row % batch
+        at = tl.arange(0, WIDTH)
+        inside = at < size * UNIT
+        logit = tl.load(f + row * size * UNIT + at, inside, other=0.0)
+        pixel = tl.load(x + image * size * UNIT + at, inside, other=0.0)
+        # sigmoid(f), by an exponential that cannot overflow
+        small = tl.exp(-tl.abs(logit))
+        p = tl.where(logit < 0, small, 1.0) / (1 + small)
+        tl.store(g_f + row * size * UNIT + at, tl.load(g + row) * (pixel - p), inside)
+
+    @triton.jit
+    def _encode(z, kl, codes, noise, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        run, example = row // batch, row % batch
+        at = tl.arange(0, WIDTH)
+        inside = at < latent
+        mean = tl.load(codes + row * 2 * latent + at, inside, other=0.0)
+        log_sd = tl.load(codes + row * 2 * latent + latent + at, inside, other=0.0)
+        sd = tl.exp(log_sd)
+        tl.store(kl + row, 0.5 * tl.sum(mean * mean + sd * sd - 1 - 2 * log_sd, 0))
+        for first in range(0, draws, DRAWS):
+            draw = first + tl.arange(0, DRAWS)[:, None]
+            both = (draw < draws) & inside[None, :]
+            eps = tl.load(noise + (run * draws + draw) * apart + example * latent + at[None, :], both)
+            place = z + ((run * draws + draw) * batch + example) * latent + at[None, :]
+            tl.store(place, mean[None, :] + sd[None, :] * eps, both)
+
+    @triton.jit
+    def _encode_gradient(
+        g_codes, g_z, g_kl, codes, noise, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr
+    ):
+        row = tl.program_id(0).to(tl.int64)
+        run, example = row // batch, row % batch
+        at = tl.arange(0, WIDTH)
+        inside = at < latent
+        mean = tl.load(codes + row * 2 * latent + at, inside, other=0.0)
+        sd = tl.exp(tl.load(codes + row * 2 * latent + latent + at, inside, other=0.0))
+        plain = tl.zeros((DRAWS, WIDTH), tl.float32)
+        along = tl.zeros((DRAWS, WIDTH), tl.float32)
+        for first in range(0, draws, DRAWS):
+            draw = first + tl.arange(0, DRAWS)[:, None]
+            both = (draw < draws) & inside[None, :]
+            up = tl.load(g_z + ((run * draws + draw) * batch + example) * latent + at[None, :], both, other=0.0)
+            eps = tl.load(noise + (run * draws + draw) * apart + example * latent + at[None, :], both, other=0.0)
+            plain += up
+            along += up * eps
+        weight = tl.load(g_kl + row)
+        tl.store(g_codes + row * 2 * latent + at, tl.sum(plain, 0) + weight * mean, inside)
+        g_log_sd = tl.sum(along, 0) * sd + weight * (sd * sd - 1)
+        tl.store(g_codes + row * 2 * latent + latent + at, g_log_sd, inside)
+
 
 def activate(a: Tensor, b: Tensor | None, relu: bool) -> Tensor:
     """a + b, or the positive part of it, in place: a [G, N, out]; b [G, out], each row in one piece, or None."""
@@ -84,3 +155,52 @@ def activate_gradient(g: Tensor, a: Tensor | None, g_b: Tensor | None) -> Tensor
         num_warps=4 if few else 8,
     )  # fmt: skip
     return masked
+
+
+def bernoulli(f: Tensor, x: Tensor) -> Tensor:
+    """sum_d x_d f_d - log(1 + e^f_d) [R, S, B] for f [R, S, B, P] and x [R, 1, B, P], both in one piece."""
+    value = torch.empty(f.shape[:3], device=f.device)
+    _bernoulli[(value.numel(),)](value, f, x, *_images(f), **_widths(f))
+    return value
+
+
+def bernoulli_gradient(g: Tensor, f: Tensor, x: Tensor) -> Tensor:
+    """g (x - sigmoid(f)), for g [R, S, B]."""
+    g_f = torch.empty_like(f)
+    _bernoulli_gradient[(g.numel(),)](g_f, g.contiguous(), f, x, *_images(f), **_widths(f))
+    return g_f
+
+
+def _images(f: Tensor) -> tuple[int, int, int]:
+    return in_units(f.shape[3])[1][0], f.shape[1], f.shape[2]
+
+
+def _widths(f: Tensor) -> dict[str, int]:
+    return {"UNIT": in_units(f.shape[3])[0], "WIDTH": triton.next_power_of_2(f.shape[3])}
+
+
+def encode(codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """z = mu + sd noise [R, S, B, latent], and the KL of N(mu, sd^2) to N(0, I) [R, 1, B].
+
+    codes [R, 1, B, 2 latent], mu and then log sd, in one piece; noise [R, S, B, latent], whose draws lie equally far
+    apart.
+    """
+    runs, draws, batch, latent = noise.shape
+    z, kl = torch.empty(noise.shape, device=codes.device), torch.empty(runs, 1, batch, device=codes.device)
+    _encode[(runs * batch,)](z, kl, codes, noise, latent, draws, batch, apart_of(noise), **_tile(noise))
+    return z, kl
+
+
+def encode_gradient(g_z: Tensor, g_kl: Tensor, codes: Tensor, noise: Tensor) -> Tensor:
+    """The gradient of codes: sum_s g_z + g_kl mu, and then sum_s g_z noise sd + g_kl (sd^2 - 1)."""
+    runs, draws, batch, latent = noise.shape
+    g_codes = torch.empty_like(codes)
+    _encode_gradient[(runs * batch,)](
+        g_codes, g_z.contiguous(), g_kl.contiguous(), codes, noise, latent, draws, batch, apart_of(noise),
+        **_tile(noise),
+    )  # fmt: skip
+    return g_codes
+
+
+def _tile(noise: Tensor) -> dict[str, int]:
+    return {"WIDTH": triton.next_power_of_2(noise.shape[3]), "DRAWS": min(16, triton.next_power_of_2(noise.shape[1]))}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import log, pi
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vcl import kernels, layer_kernels
 from vcl.errors import VclError
 
 
@@ -16,7 +17,10 @@ class Pixels(Protocol):
     """An observation model of pixels on top of a decoder's output."""
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
-        """log p(x | z, theta), summed over pixels: output [..., N, P] and x [N, P] -> [..., N]."""
+        """log p(x | z, theta), summed over pixels: output [..., N, P] and x [N, P] -> [..., N].
+
+        For many runs and draws at once x is [R, 1, N, P]: it broadcasts.
+        """
         ...
 
     def mean(self, output: Tensor) -> Tensor:
@@ -37,6 +41,9 @@ class BernoulliPixels(NamedTuple):
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
         """sum_d x_d log p_d + (1 - x_d) log(1 - p_d) = sum_d x_d f_d - log(1 + e^f_d), stable for any logit f_d."""
+        if output.dim() == x.dim() == 4 and x.shape[1] == 1 and kernels.usable(output) and kernels.usable(x):
+            value: Tensor = _Bernoulli.apply(output, x)  # type: ignore[no-untyped-call]
+            return value
         return -torch.addcmul(F.softplus(output), x, output, value=-1).sum(-1)
 
     def mean(self, output: Tensor) -> Tensor:
@@ -54,6 +61,20 @@ class BernoulliPixels(NamedTuple):
                 f"{what}: pixels run from {float(x.min()):g} to {float(x.max()):g}; scale them to 0 to 1, or give "
                 "them as uint8 (0 to 255)."
             )
+
+
+class _Bernoulli(torch.autograd.Function):
+    """sum_d x_d f_d - log(1 + e^f_d) for f [R, S, B, P] and x [R, 1, B, P] on a GPU; g_f = g (x - sigmoid(f))."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, x: Tensor) -> Tensor:
+        f, x = f.contiguous(), x.contiguous()
+        ctx.save_for_backward(f, x)
+        return layer_kernels.bernoulli(f, x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return layer_kernels.bernoulli_gradient(gradients[0], *ctx.saved_tensors), None
 
 
 class NormalPixels(NamedTuple):

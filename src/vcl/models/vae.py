@@ -21,6 +21,7 @@ from torch.func import functional_call
 
 from vcl.chain import chain, stacked, through
 from vcl.data import Data, as_input
+from vcl.encoding import draw_latent
 from vcl.errors import VclError, unknown
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import HEAD, Layout, Params, head_of
@@ -116,10 +117,8 @@ class Vae:
             )
 
         def answer(head: str) -> Tensor:
-            mean, log_sd = self.encode(params, data.x, head)
-            # KL = 1/2 sum_i mu_i^2 + sd_i^2 - 1 - log sd_i^2
-            divergence = 0.5 * (mean.square() + (2 * log_sd).exp() - 1 - 2 * log_sd).sum(-1)
-            return self._log_prob(params, mean + log_sd.exp() * noise, data, head) - divergence
+            z, divergence = draw_latent(self._codes(params, data.x, head), noise)
+            return self._log_prob(params, z, data, head) - divergence
 
         return _by_head(data, answer)
 
@@ -137,8 +136,7 @@ class Vae:
 
     def encode(self, params: Params, x: Tensor, head: str) -> tuple[Tensor, Tensor]:
         """mu(x) and log sd(x), each [N, latent]."""
-        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
-        mean, log_sd = through(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
+        mean, log_sd = self._codes(params, x, head).chunk(2, dim=-1)
         return mean, log_sd
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
@@ -212,6 +210,11 @@ class Vae:
             raise VclError(
                 f"the decoder gives {output.shape[-1]} pixels but the images have {pixels}; make them equal."
             )
+
+    def _codes(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """mu(x) and log sd(x), side by side."""
+        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
+        return through(self.encoder, mine, as_input(x))
 
     def _log_prob(self, params: Params, z: Tensor, data: Data, head: str) -> Tensor:
         images = as_input(data.x).flatten(data.source.dim())
