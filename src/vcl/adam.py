@@ -75,9 +75,9 @@ class KernelAdam:
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """One step up."""
-        self.count.add_(1)
+        scales = kernels.adam_scales(self.count, self.lr, *BETAS)
         for value, (m, v), g in zip(self.parameters, self.moments, gradients, strict=True):
-            kernels.adam(value, m, v, g.contiguous(), self.lr, self.count, *BETAS, EPS)
+            kernels.adam(value, m, v, g.contiguous(), scales, *BETAS, EPS)
 
 
 def make_adam(parameters: tuple[Tensor, ...], lr: float) -> Adam:

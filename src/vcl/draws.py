@@ -10,44 +10,48 @@ from torch import Tensor
 
 from vcl import kernels
 from vcl.layout import Layout
+from vcl.places import Places
 
 
 def draw_params(layout: Layout, mean: Tensor, var: Tensor, noise: Tensor) -> dict[str, Tensor]:
     """Every tensor of ``layout`` drawn: mean, var [R, D]; noise [R, S, D] -> each [R, S, ...]."""
-    drawn = _Draw.apply(mean, var, noise, layout.sizes)  # type: ignore[no-untyped-call]
-    return {
-        name: values.view(*noise.shape[:2], *shape)
-        for name, shape, values in zip(layout.names, layout.shapes, drawn, strict=True)
-    }
+    return dict(zip(layout.names, _Draw.apply(mean, var, noise, layout), strict=True))  # type: ignore[no-untyped-call]
 
 
 class _Draw(torch.autograd.Function):
-    """Each tensor is a piece of memory of its own, so that all draws of a layer can stand in one matrix product."""
+    """Each tensor is a piece of memory of its own, so that all draws of a layer can stand in one matrix product.
+
+    g_mu = sum_s g,   g_sigma^2 = sum_s g noise / (2 sigma)
+    """
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, mean: Tensor, var: Tensor, noise: Tensor, layout: Layout) -> tuple[Tensor, ...]:
         ctx.save_for_backward(var, noise)
-        ctx.places = list(zip(accumulate(sizes, initial=0), sizes, strict=False))
+        ctx.sizes, lead = layout.sizes, noise.shape[:2]
+
+        def cut(memory: Tensor) -> tuple[Tensor, ...]:
+            """Tensor after tensor, all runs and draws of each together."""
+            parts = torch.split(memory, [lead.numel() * size for size in layout.sizes])
+            return tuple(part.view(*lead, *shape) for part, shape in zip(parts, layout.shapes, strict=True))
+
+        ctx.places = Places(lambda: noise.new_empty(noise.numel()), cut)
         if kernels.usable(mean):
-            mean, var, noise = mean.contiguous(), var.contiguous(), _even(noise)
-            return tuple(kernels.draw(mean, var, noise, first, size) for first, size in ctx.places)
-        std = var.sqrt()
-        mus, sigmas, pieces = (torch.split(part, list(sizes), -1) for part in (mean, std, noise))
+            return cut(kernels.draw(mean.contiguous(), var.contiguous(), _even(noise), layout.sizes))
+        mus, sigmas, pieces = (torch.split(part, list(layout.sizes), -1) for part in (mean, var.sqrt(), noise))
         return tuple(
-            torch.addcmul(mu.unsqueeze(1), sigma.unsqueeze(1), piece)
-            for mu, sigma, piece in zip(mus, sigmas, pieces, strict=True)
+            torch.addcmul(mu.unsqueeze(1), sigma.unsqueeze(1), piece).view(*lead, *shape)
+            for mu, sigma, piece, shape in zip(mus, sigmas, pieces, layout.shapes, strict=True)
         )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         var, noise = ctx.saved_tensors
-        g_mean, g_var = torch.empty_like(var), torch.empty_like(var)
         if kernels.usable(var):
-            for (first, _), g in zip(ctx.places, gradients, strict=True):
-                kernels.draw_gradient(g.contiguous(), var.contiguous(), _even(noise), first, g_mean, g_var)
-            return g_mean, g_var, None, None
-        for (first, size), g in zip(ctx.places, gradients, strict=True):
-            piece = slice(first, first + size)
+            found = kernels.draw_gradient(ctx.places.settle(gradients), var.contiguous(), _even(noise), ctx.sizes)
+            return *found, None, None
+        g_mean, g_var = torch.empty_like(var), torch.empty_like(var)
+        for first, size, g in zip(accumulate(ctx.sizes, initial=0), ctx.sizes, gradients, strict=False):
+            piece, g = slice(first, first + size), g.flatten(2)
             torch.sum(g, 1, out=g_mean[:, piece])
             torch.sum(g * noise[..., piece], 1, out=g_var[:, piece])
         return g_mean, g_var.div_(var.sqrt().mul_(2)), None, None

@@ -6,8 +6,10 @@ The work is the same, element by element; only sums are taken in another order.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import accumulate
 from math import log
 from typing import Any
 
@@ -33,35 +35,46 @@ if triton is not None:
     # on 16 bytes of their own and moves them at once.
 
     @triton.jit
-    def _draw(theta, mean, var, noise, size, blocks, draws, runs_apart, noise_apart, BLOCK: tl.constexpr):
-        row = (tl.program_id(0) // blocks).to(tl.int64)
-        run = row // draws
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
-        mu = tl.load(mean + run * runs_apart + at, inside)
-        sigma = tl.sqrt(tl.load(var + run * runs_apart + at, inside))
-        eps = tl.load(noise + row * noise_apart + at, inside)
-        tl.store(theta + row * size + at, mu + sigma * eps, inside)
+    def _draw(
+        theta, mean, var, noise, table, blocks, runs, draws, width, noise_apart,
+        UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
+    ):  # fmt: skip
+        # The table says where a block begins, and where its tensor begins and how long it is.
+        run, row = (tl.program_id(0) // blocks).to(tl.int64), table + tl.program_id(0) % blocks * 3
+        first, size = tl.load(row + 1) * UNIT, tl.load(row + 2) * UNIT
+        at = tl.load(row) * UNIT + tl.arange(0, BLOCK)
+        inside = at < first + size
+        mu = tl.load(mean + run * width * UNIT + at, inside)
+        sigma = tl.sqrt(tl.load(var + run * width * UNIT + at, inside))
+        for begin in range(0, draws, DRAWS):
+            draw = begin + tl.arange(0, DRAWS)[:, None]
+            both = (draw < draws) & inside[None, :]
+            eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both)
+            place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
+            tl.store(place, mu[None, :] + sigma[None, :] * eps, both)
 
     @triton.jit
     def _draw_gradient(
-        g_mean, g_var, g, var, noise, size, blocks, draws, runs_apart, noise_apart, BLOCK: tl.constexpr, S: tl.constexpr
-    ):
-        run = (tl.program_id(0) // blocks).to(tl.int64)
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        plain = tl.zeros((BLOCK,), tl.float32)
-        along = tl.zeros((BLOCK,), tl.float32)
-        for first in range(0, draws, S):
-            draw = first + tl.arange(0, S)[:, None]
-            inside = (draw < draws) & (at < size)[None, :]
-            row = run * draws + draw
-            up = tl.load(g + row * size + at[None, :], inside, other=0.0)
-            eps = tl.load(noise + row * noise_apart + at[None, :], inside, other=0.0)
-            plain += tl.sum(up, 0)
-            along += tl.sum(up * eps, 0)
-        sigma = tl.sqrt(tl.load(var + run * runs_apart + at, at < size, other=1.0))
-        tl.store(g_mean + run * runs_apart + at, plain, at < size)
-        tl.store(g_var + run * runs_apart + at, 0.5 * along / sigma, at < size)
+        g_mean, g_var, g, var, noise, table, blocks, runs, draws, width, noise_apart,
+        UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
+    ):  # fmt: skip
+        run, row = (tl.program_id(0) // blocks).to(tl.int64), table + tl.program_id(0) % blocks * 3
+        first, size = tl.load(row + 1) * UNIT, tl.load(row + 2) * UNIT
+        at = tl.load(row) * UNIT + tl.arange(0, BLOCK)
+        inside = at < first + size
+        plain = tl.zeros((DRAWS, BLOCK), tl.float32)
+        along = tl.zeros((DRAWS, BLOCK), tl.float32)
+        for begin in range(0, draws, DRAWS):
+            draw = begin + tl.arange(0, DRAWS)[:, None]
+            both = (draw < draws) & inside[None, :]
+            place = g + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
+            up = tl.load(place, both, other=0.0)
+            eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both, other=0.0)
+            plain += up
+            along += up * eps
+        sigma = tl.sqrt(tl.load(var + run * width * UNIT + at, inside, other=1.0))
+        tl.store(g_mean + run * width * UNIT + at, tl.sum(plain, 0), inside)
+        tl.store(g_var + run * width * UNIT + at, 0.5 * tl.sum(along, 0) / sigma, inside)
 
     @triton.jit
     def _take_kl(
@@ -117,19 +130,25 @@ if triton is not None:
         tl.store(before + run * before_apart * UNIT + at, new, inside)
 
     @triton.jit
-    def _adam(value, m, v, g, lr, count, size, log_b1, log_b2, b1, b2, eps, BLOCK: tl.constexpr):
-        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
+    def _count(scales, count, lr, log_b1, log_b2):
         # 1 - b^t loses most of its digits in 32 bits while t is small.
-        t = tl.load(count).to(tl.float64)
-        scale_m = (tl.load(lr) / (1 - tl.exp(t * log_b1))).to(tl.float32)
-        scale_v = tl.sqrt(1 - tl.exp(t * log_b2)).to(tl.float32)
+        t = tl.load(count) + 1
+        tl.store(count, t)
+        t = t.to(tl.float64)
+        tl.store(scales, (tl.load(lr) / (1 - tl.exp(t * log_b1))).to(tl.float32))
+        tl.store(scales + 1, (1 / tl.sqrt(1 - tl.exp(t * log_b2))).to(tl.float32))
+
+    @triton.jit
+    def _adam(value, m, v, g, scales, size, b1, b2, eps, UNIT: tl.constexpr, BLOCK: tl.constexpr):
+        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size * UNIT
+        scale_m, scale_v = tl.load(scales), tl.load(scales + 1)
         up = tl.load(g + at, inside, other=0.0)
         new_m = b1 * tl.load(m + at, inside, other=0.0) + (1 - b1) * up
         new_v = b2 * tl.load(v + at, inside, other=0.0) + (1 - b2) * up * up
+        moved = tl.load(value + at, inside) + scale_m * new_m / (tl.sqrt(new_v) * scale_v + eps)
         tl.store(m + at, new_m, inside)
         tl.store(v + at, new_v, inside)
-        moved = tl.load(value + at, inside) + scale_m * new_m / (tl.sqrt(new_v) / scale_v + eps)
         tl.store(value + at, moved, inside)
 
     @triton.jit
@@ -194,30 +213,48 @@ if triton is not None:
         tl.store(x + row * width + at, tl.load(values + example + at, at < width).to(tl.float32) / 255, at < width)
 
 
-def draw(mean: Tensor, var: Tensor, noise: Tensor, first: int, size: int) -> Tensor:
-    """mu + sigma * noise of the coordinates from ``first`` on: mean, var [R, D]; noise [R, S, D] -> [R, S, size].
+def draw(mean: Tensor, var: Tensor, noise: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """mu + sigma * noise, tensor after tensor: mean, var [R, D]; noise [R, S, D] -> R S D values.
 
-    The rows of noise lie equally far apart.
+    Of each tensor, which are ``sizes`` of the D coordinates, all runs and draws stand together, [R, S, size]. The rows
+    of noise lie equally far apart.
     """
-    (runs, draws), apart = noise.shape[:2], apart_of(noise)
-    theta = torch.empty(runs, draws, size, device=mean.device)
-    blocks = blocks_of(size)
-    _draw[(runs * draws * blocks,)](
-        theta, mean[:, first:], var[:, first:], noise[..., first:],
-        size, blocks, draws, mean.shape[1], apart, BLOCK=BLOCK,
-    )  # fmt: skip
+    theta = torch.empty(noise.numel(), device=mean.device)
+    grid, numbers, options = _drawn(noise, sizes)
+    _draw[grid](theta, mean, var, noise, *numbers, **options)
     return theta
 
 
-def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, first: int, g_mean: Tensor, g_var: Tensor) -> None:
-    """Into g_mean and g_var [R, D], from ``first`` on: sum_s g and sum_s g * noise / (2 sigma), for g [R, S, size]."""
-    runs, draws, size = g.shape
-    block, together = 256, 1 if draws == 1 else 4 if draws <= 4 else 16
-    blocks = blocks_of(size, block)
-    _draw_gradient[(runs * blocks,)](
-        g_mean[:, first:], g_var[:, first:], g, var[:, first:], noise[..., first:],
-        size, blocks, draws, var.shape[1], apart_of(noise), BLOCK=block, S=together,
-    )  # fmt: skip
+def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """sum_s g and sum_s g * noise / (2 sigma), both [R, D], for g as :func:`draw` gives theta."""
+    g_mean, g_var = torch.empty_like(var), torch.empty_like(var)
+    grid, numbers, options = _drawn(noise, sizes)
+    _draw_gradient[grid](g_mean, g_var, g, var, noise, *numbers, **options)
+    return g_mean, g_var
+
+
+def _drawn(noise: Tensor, sizes: tuple[int, ...]) -> tuple[tuple[int], tuple[Any, ...], dict[str, int]]:
+    """What both are called with: the grid, numbers, and constants."""
+    runs, draws, width = noise.shape
+    unit, (units, apart, *_) = in_units(width, apart_of(noise), *sizes)
+    table = _table(sizes, unit, noise.device)
+    options = {"UNIT": unit, "BLOCK": BLOCK, "DRAWS": 1 if draws == 1 else 2}
+    return (runs * len(table),), (table, len(table), runs, draws, units, apart), options
+
+
+@cache
+def _table(sizes: tuple[int, ...], unit: int, device: torch.device) -> Tensor:
+    """Where each block of the coordinates begins, where its tensor begins, and its size, in units: [blocks, 3].
+
+    Kept for good, because captured graphs go on reading it.
+    """
+    firsts = accumulate(sizes, initial=0)
+    rows = [
+        (start // unit, first // unit, size // unit)
+        for first, size in zip(firsts, sizes, strict=False)
+        for start in range(first, first + size, BLOCK)
+    ]
+    return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
 def local(
@@ -297,13 +334,17 @@ def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Te
         _add_path[(runs * blocks,)](*tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
 
 
-def adam(
-    value: Tensor, m: Tensor, v: Tensor, g: Tensor, lr: Tensor, count: Tensor, b1: float, b2: float, eps: float
-) -> None:
-    """Step ``count`` of Adam uphill, in place: value, and the running means m of g and v of g^2."""
-    _adam[(blocks_of(value.numel()),)](
-        value, m, v, g, lr, count, value.numel(), log(b1), log(b2), b1, b2, eps, BLOCK=BLOCK
-    )
+def adam_scales(count: Tensor, lr: Tensor, b1: float, b2: float) -> Tensor:
+    """Counts one step, in place, and gives lr / (1 - b1^t) and 1 / sqrt(1 - b2^t)."""
+    scales = torch.empty(2, device=lr.device)
+    _count[(1,)](scales, count, lr, log(b1), log(b2))
+    return scales
+
+
+def adam(value: Tensor, m: Tensor, v: Tensor, g: Tensor, scales: Tensor, b1: float, b2: float, eps: float) -> None:
+    """A step of Adam uphill, in place: value, and the running means m of g and v of g^2."""
+    unit, (units,) = in_units(value.numel())
+    _adam[(blocks_of(value.numel()),)](value, m, v, g, scales, units, b1, b2, eps, UNIT=unit, BLOCK=BLOCK)
 
 
 def normal(seeds: Tensor, step: Tensor, size: int) -> Tensor:

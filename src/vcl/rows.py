@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from vcl import kernels
 from vcl.layout import Params
+from vcl.places import home_of, place_at
 
 TINY = 1e-16
 """Added to variances before a square root, whose gradient at 0 (a dead input, no bias) would be NaN."""
@@ -186,8 +187,8 @@ class _ThetaLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, W)
-        ctx.biased = b is not None
+        ctx.save_for_backward(x, W, b)
+        ctx.homes = home_of(W), home_of(b)
         runs, draws, out, width = W.shape
         examples = x.shape[2]
         if x.shape[1] == draws:
@@ -202,16 +203,20 @@ class _ThetaLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
-        x, W = ctx.saved_tensors
+        x, W, b = ctx.saved_tensors
         runs, draws, out, width = W.shape
         examples = x.shape[2]
-        g_b = g.sum(2) if ctx.biased else None
+        g_W, g_b = place_at(ctx.homes[0], W), None if b is None else place_at(ctx.homes[1], b)
+        if g_b is not None:
+            torch.sum(g, 2, out=g_b)
         if x.shape[1] == draws:
             g_x = torch.bmm(g.flatten(0, 1), W.flatten(0, 1)).view(x.shape) if ctx.needs_input_grad[0] else None
-            return g_x, torch.bmm(g.flatten(0, 1).mT, x.flatten(0, 1)).view(W.shape), g_b
+            torch.bmm(g.flatten(0, 1).mT, x.flatten(0, 1), out=g_W.view(-1, out, width))
+            return g_x, g_W, g_b
         wide = g.transpose(1, 2).reshape(runs, examples, draws * out)
         g_x = torch.bmm(wide, W.reshape(runs, draws * out, width)).unsqueeze(1) if ctx.needs_input_grad[0] else None
-        return g_x, torch.bmm(wide.mT, x[:, 0]).view(W.shape), g_b
+        torch.bmm(wide.mT, x[:, 0], out=g_W.view(runs, draws * out, width))
+        return g_x, g_W, g_b
 
 
 class _LocalLinear(torch.autograd.Function):
