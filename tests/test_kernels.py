@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from made import shapes, small_vae
 from vcl import kernels
 from vcl.chain import linear
-from vcl.data import dataset
+from vcl.data import concat, dataset
 from vcl.draws import draw_params
 from vcl.encoding import draw_latent
 from vcl.gaussian import Gaussian, KlTo, standard_normal
@@ -16,7 +17,7 @@ from vcl.layout import Layout
 from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network
 from vcl.pixels import BernoulliPixels
-from vcl.projections.quadratic import Penalised
+from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
 
@@ -55,13 +56,14 @@ def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int, beh
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("layout", [LAYOUT, EVEN], ids=["odd", "even"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_kl_and_its_gradient_are_those_of_torch(shared: bool) -> None:
+def test_kl_and_its_gradient_are_those_of_torch(shared: bool, layout: Layout) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
-        mean, log_var, noise = (part.to(device) for part in made(4, 2))
-        other = Gaussian(LAYOUT, noise[:, 0], noise[:, 1])
-        p = standard_normal(LAYOUT, 0.5).to(device).expand(4) if shared else other
-        taken = [torch.ones(4, LAYOUT.size + 3, device=device)[:, 3:] for _ in range(2)]
+        mean, log_var, noise = (part.to(device) for part in made(4, 2, layout))
+        other = Gaussian(layout, noise[:, 0], noise[:, 1])
+        p = standard_normal(layout, 0.5).to(device).expand(4) if shared else other
+        taken = [torch.ones(4, layout.size + 4, device=device)[:, 4:] for _ in range(2)]
         return tuple(part.cpu() for part in (KlTo(p).taken_from(mean, log_var, *taken), *taken))
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
@@ -176,6 +178,28 @@ def test_latent_variables_and_their_kl_are_those_of_torch(runs: int, draws: int)
 
     for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "points"])
+def test_the_whole_bound_of_a_vae_is_that_of_torch(drawn: bool, heads: int) -> None:
+    data = shapes(5, 0, "a", runs=3) if heads == 1 else concat(shapes(5, 0, "a", 3), shapes(4, 1, "b", 3))
+    model, g = small_vae(), torch.Generator().manual_seed(7)
+    prior = model.prior(dict.fromkeys(data.heads, 16)).expand(3)
+
+    def values(device: str) -> list[torch.Tensor]:
+        there = prior.to(device)
+        noughts = torch.zeros(3, prior.layout.size, device=device)
+        points = Penalised(model, there.layout, noughts, on_held(model, there.layout, noughts + 1), 4)
+        objective = Elbo(model, there, 4, "weights", "log_sd") if drawn else points
+        start = objective.parameters(there) if isinstance(objective, Elbo) else (there.mean,)
+        at = tuple(0.3 * torch.randn(part.shape, generator=g.manual_seed(7)) for part in start)
+        noise = torch.randn(3, objective.noise(data), generator=g)
+        step = objective.gradient(tuple(part.to(device) for part in at), data.to(device), 50, noise.to(device))
+        return [part.cpu() for part in (step.value, *step.gradients)]
+
+    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-3)
 
 
 def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> None:

@@ -80,18 +80,18 @@ if triton is not None:
     def _take_kl(
         part, g_mean, g_log_var, mean, log_var, p_mean, p_log_var,
         size, blocks, g_mean_apart, g_var_apart, q_mean_apart, q_var_apart, p_mean_apart, p_var_apart,
-        BLOCK: tl.constexpr,
+        UNIT: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
-        old = tl.load(p_log_var + run * p_var_apart + at, inside, other=0.0)
-        log_ratio = tl.load(log_var + run * q_var_apart + at, inside, other=0.0) - old
-        shift = tl.load(mean + run * q_mean_apart + at, inside, other=0.0)
-        shift -= tl.load(p_mean + run * p_mean_apart + at, inside, other=0.0)
+        inside = at < size * UNIT
+        old = tl.load(p_log_var + run * p_var_apart * UNIT + at, inside, other=0.0)
+        log_ratio = tl.load(log_var + run * q_var_apart * UNIT + at, inside, other=0.0) - old
+        shift = tl.load(mean + run * q_mean_apart * UNIT + at, inside, other=0.0)
+        shift -= tl.load(p_mean + run * p_mean_apart * UNIT + at, inside, other=0.0)
         excess = tl.exp(log_ratio) - 1
         pull = shift * tl.exp(-old)
-        first, second = g_mean + run * g_mean_apart + at, g_log_var + run * g_var_apart + at
+        first, second = g_mean + run * g_mean_apart * UNIT + at, g_log_var + run * g_var_apart * UNIT + at
         tl.store(first, tl.load(first, inside) - pull, inside)
         tl.store(second, tl.load(second, inside) - 0.5 * excess, inside)
         tl.store(part + tl.program_id(0), 0.5 * tl.sum(excess - log_ratio + shift * pull, 0))
@@ -298,10 +298,9 @@ def take_kl(
     blocks = blocks_of(size)
     part = torch.empty(runs, blocks, device=mean.device)
     if size:
-        apart = [values.stride(0) for values in (g_mean, g_log_var, mean, log_var, p_mean, p_log_var)]
-        _take_kl[(runs * blocks,)](
-            part, g_mean, g_log_var, mean, log_var, p_mean, p_log_var, size, blocks, *apart, BLOCK=BLOCK
-        )
+        tensors = (g_mean, g_log_var, mean, log_var, p_mean, p_log_var)
+        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in tensors))
+        _take_kl[(runs * blocks,)](part, *tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
     return part.sum(1)
 
 
@@ -314,10 +313,9 @@ def take_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) 
     blocks = blocks_of(size)
     part = torch.empty(runs, blocks, device=theta.device)
     if size:
-        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in (g, theta, centre, precision)))
-        _take_quadratic[(runs * blocks,)](
-            part, g, theta, centre, precision, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK
-        )
+        tensors = (g, theta, centre, precision)
+        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in tensors))
+        _take_quadratic[(runs * blocks,)](part, *tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
     return part.sum(1)
 
 
