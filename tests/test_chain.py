@@ -107,6 +107,20 @@ def test_a_chain_is_the_module_at_each_run_and_draw(own: bool, seen: int) -> Non
             assert torch.allclose(found[run, draw], functional_call(module, mine, x[run, draw % seen]), atol=1e-6)
 
 
+def test_activations_in_place_are_as_others() -> None:
+    found = []
+    for inplace in (True, False):
+        module = nn.Sequential(nn.Linear(5, 7), nn.LeakyReLU(0.1, inplace), nn.Linear(7, 6), nn.ReLU(inplace))
+        g = torch.Generator().manual_seed(0)
+        params = {
+            name: torch.randn(RUNS, *value.shape, generator=g).requires_grad_()
+            for name, value in module.named_parameters()
+        }
+        value = chain(module, params, torch.randn(RUNS, S, 3, 5, generator=g))
+        found.append([value.detach(), *torch.autograd.grad(value.sin().sum(), list(params.values()))])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("own", [True, False], ids=["each draw its own", "shared by the draws"])

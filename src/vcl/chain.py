@@ -63,23 +63,26 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, W: Tensor, b: Tensor | None, relu: bool) -> Tensor:
-        ctx.homes, ctx.relu, ctx.biased = (home_of(W), home_of(b)), relu, b is not None
+        ctx.homes = home_of(W), home_of(b)
         rows, weight, bias = _stack(x, W), _matrices(W), None if b is None else b.reshape(-1, W.shape[-2])
-        a = torch.bmm(rows, weight.mT)
+        # No view of another tensor, or torch would refuse a module that works in place on it.
+        found = x.new_empty(*x.shape[:3], weight.shape[1])
+        a = torch.bmm(rows, weight.mT, out=found.view(*rows.shape[:2], -1))
         if kernels.usable(a):
-            a = layer_kernels.activate(a, bias, relu)
+            layer_kernels.activate(a, bias, relu)
         else:
             a = a if bias is None else a.add_(bias.unsqueeze(1))
             a = a.relu_() if relu else a
-        ctx.save_for_backward(x, W, b, a if relu else None)
-        return a.view(*x.shape[:3], -1)
+        ctx.save_for_backward(x, W, b, found if relu else None)
+        return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, W, b, a = ctx.saved_tensors
+        x, W, b, found = ctx.saved_tensors
         rows, weight = _stack(x, W), _matrices(W)
         g = gradients[0].reshape(*rows.shape[:2], -1)
-        g_b = place_at(ctx.homes[1], b) if ctx.biased else None
+        a = None if found is None else found.view(g.shape)
+        g_b = None if b is None else place_at(ctx.homes[1], b)
         if kernels.usable(g):
             g = layer_kernels.activate_gradient(g, a, None if g_b is None else g_b.view(-1, g.shape[-1]))
         else:

@@ -126,7 +126,7 @@ if triton is not None:
         tl.store(g_codes + row * 2 * latent + latent + at, g_log_sd, inside)
 
 
-def activate(a: Tensor, b: Tensor | None, relu: bool) -> Tensor:
+def activate(a: Tensor, b: Tensor | None, relu: bool) -> None:
     """a + b, or the positive part of it, in place: a [G, N, out]; b [G, out], each row in one piece, or None."""
     (groups, rows, out), tile = a.shape, (16, 128)
     if b is not None or relu:
@@ -136,7 +136,6 @@ def activate(a: Tensor, b: Tensor | None, relu: bool) -> Tensor:
             a, a if b is None else b, rows, units, row_blocks, col_blocks, apart,
             UNIT=unit, BIASED=b is not None, RELU=relu, ROWS=tile[0], COLS=tile[1],
         )  # fmt: skip
-    return a
 
 
 def activate_gradient(g: Tensor, a: Tensor | None, g_b: Tensor | None) -> Tensor:

@@ -391,7 +391,7 @@ def test_reconstructions_average_over_what_is_drawn_and_points_are_not() -> None
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 class TestOnCuda:
-    """Steps are captured there and linear layers go the straight way: the same objectives, and fits that learn."""
+    """Steps are captured there and layers have kernels: the same objectives, and fits that learn."""
 
     @pytest.mark.parametrize("climbs", ["log_var", "log_sd"])
     def test_the_bound_and_its_gradients_are_those_of_the_cpu(self, climbs: Any) -> None:
