@@ -12,14 +12,16 @@ from vcl.chain import linear
 from vcl.data import concat, dataset
 from vcl.draws import draw_params
 from vcl.encoding import draw_latent
+from vcl.forward import ESTIMATORS, Estimator
 from vcl.gaussian import Gaussian, KlTo, standard_normal
 from vcl.layout import Layout
 from vcl.likelihood import Categorical
-from vcl.models import LinearGaussian, Network
+from vcl.models import LinearGaussian, Network, mlp
 from vcl.pixels import BernoulliPixels
 from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
+from vcl.step import by_autograd
 
 pytestmark = pytest.mark.skipif(
     not kernels.usable(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu")),
@@ -218,11 +220,38 @@ def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> No
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_pixels_are_gathered_and_scaled(shared: bool) -> None:
+def test_batches_are_gathered_and_pixels_scaled(shared: bool) -> None:
     g = torch.Generator().manual_seed(0)
     values = torch.randint(0, 256, (3, 50, 7, 9), generator=g, dtype=torch.uint8)
     values = values[0].expand(3, 50, 7, 9) if shared else values
     index = torch.randint(0, 50, (3, 11), generator=g)
     expected = torch.stack([values[run][index[run]] for run in range(3)]).float() / 255
     on_gpu = values[0].cuda().expand(3, 50, 7, 9) if shared else values.cuda()
-    torch.testing.assert_close(kernels.pixels(on_gpu, index.cuda()).cpu(), expected)
+    labels = torch.arange(150).view(3, 50)
+    x, y = kernels.batch(on_gpu, labels.cuda(), index.cuda())
+    torch.testing.assert_close(x.cpu(), expected)
+    assert torch.equal(y.cpu(), labels.gather(1, index))
+    none = torch.zeros((), dtype=torch.int64, device="cuda").expand(3, 50)
+    assert torch.equal(kernels.batch(on_gpu, none, index.cuda())[1], none[:, :11])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("units", [(13, 7, 10, 3), (40, 20, 16, 8, 5), (784, 100, 100, 10)])
+@pytest.mark.parametrize(("runs", "draws", "examples"), [(1, 1, 5), (3, 2, 70), (2, 10, 256)])
+def test_the_fused_gradient_of_a_perceptron_is_torchs(
+    estimator: Estimator, units: tuple[int, ...], runs: int, draws: int, examples: int
+) -> None:
+    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
+    prior = model.prior({"all": units[-1]}).to("cuda").expand(runs)
+    g = torch.Generator("cuda").manual_seed(0)
+    at = tuple(torch.randn(prior.mean.shape, generator=g, device="cuda") * 0.1 - shift for shift in (0, 5))
+    x = torch.rand(examples, units[0], generator=g, device="cuda")
+    y = torch.randint(0, units[-1], (examples,), generator=g, device="cuda")
+    data = dataset(x, y, runs=runs)
+    elbo = Elbo(model, prior, draws, estimator)
+    noise = torch.randn(runs, elbo.noise(data), generator=g, device="cuda")
+    ours, torchs = elbo.gradient(at, data, 1000, noise), by_autograd(elbo, at, data, 1000, noise)
+    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
+    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
+        scale = other.abs().max()
+        torch.testing.assert_close(mine / scale, other / scale, rtol=1e-4, atol=1e-5)

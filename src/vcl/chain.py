@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from vcl import kernels, layer_kernels
+from vcl import kernels
 from vcl.layout import Params
 from vcl.places import home_of, place_at
 from vcl.rows import chain_of
@@ -69,7 +69,7 @@ class _Linear(torch.autograd.Function):
         found = x.new_empty(*x.shape[:3], weight.shape[1])
         a = torch.bmm(rows, weight.mT, out=found.view(*rows.shape[:2], -1))
         if kernels.usable(a):
-            layer_kernels.activate(a, bias, relu)
+            kernels.activate(a, bias, relu)
         else:
             a = a if bias is None else a.add_(bias.unsqueeze(1))
             a = a.relu_() if relu else a
@@ -84,7 +84,7 @@ class _Linear(torch.autograd.Function):
         a = None if found is None else found.view(g.shape)
         g_b = None if b is None else place_at(ctx.homes[1], b)
         if kernels.usable(g):
-            g = layer_kernels.activate_gradient(g, a, None if g_b is None else g_b.view(-1, g.shape[-1]))
+            g = kernels.activate_gradient(g, a, None if g_b is None else g_b.view(-1, g.shape[-1]))
         else:
             g = g if a is None else g.masked_fill(a <= 0, 0)
             if g_b is not None:

@@ -22,13 +22,12 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from vcl.data import Data
+from vcl.data import Data, weight_of_each
 from vcl.errors import VclError, unknown
 from vcl.forward import evaluate_thetas
 from vcl.layout import Layout, Params
 from vcl.models.base import LatentModel, Model, held
 from vcl.noise import draw_noise
-from vcl.optimise import weight_of_each
 from vcl.rng import Rng
 from vcl.rows import square_gradients
 from vcl.step import gather

@@ -123,9 +123,20 @@ def concat(a: Data, b: Data) -> Data:
     return Data(torch.cat([a.x, b.x], dim=1), torch.cat([a.y, b.y], dim=1), source, sources)
 
 
+def weight_of_each(batch: int, total: int) -> float:
+    """N/B: how many examples each one of a batch stands for."""
+    return total / batch
+
+
 def as_input(x: Tensor) -> Tensor:
     """Inputs as the network sees them: uint8 pixels / 255 and no other normalisation; floats as they are."""
     return x.float().div_(255) if x.dtype == torch.uint8 else x
+
+
+def input_into(x: Tensor, out: Tensor) -> Tensor:
+    """:func:`as_input` of x [N, ...] into memory that is there, as rows [N, width]."""
+    rows = x.reshape(out.shape)
+    return torch.div(rows, 255, out=out) if x.dtype == torch.uint8 else out.copy_(rows)
 
 
 def ready(data: Data) -> Data:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vcl import kernels, layer_kernels
+from vcl import kernels
 
 
 def draw_latent(codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,8 +35,8 @@ class _Draw(torch.autograd.Function):
     def forward(ctx: Any, codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         codes = codes.contiguous()
         ctx.save_for_backward(codes, noise)
-        return layer_kernels.encode(codes, noise)
+        return kernels.encode(codes, noise)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return layer_kernels.encode_gradient(*gradients, *ctx.saved_tensors), None
+        return kernels.encode_gradient(*gradients, *ctx.saved_tensors), None

@@ -94,28 +94,64 @@ def kl(q: Gaussian, p: Gaussian) -> Tensor:
 class KlTo:
     """KL(q || p) for many q and one p: what depends on p alone is computed once."""
 
+    PIECE = 2**20
+    """Values taken at once: only so many of what is needed for a moment are ever held."""
+
     def __init__(self, p: Gaussian) -> None:
-        self.mean, self.log_var, self.precision = p.mean, p.log_var, (-p.log_var).exp()
+        self.mean, self.log_var = p.mean, p.log_var
+        self.precision = (-p.log_var).exp() if p.mean.numel() <= self.PIECE else None
+        self.held: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, mean: Tensor, log_var: Tensor) -> Tensor:
         """KL of each run, for q given by mean and log variance [R, D]."""
         log_ratio, shift = log_var - self.log_var, mean - self.mean
-        return 0.5 * (log_ratio.exp() - 1 - log_ratio + shift.square() * self.precision).sum(-1)
+        precision = (-self.log_var).exp() if self.precision is None else self.precision
+        return 0.5 * (log_ratio.exp() - 1 - log_ratio + shift.square() * precision).sum(-1)
 
-    def taken_from(self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor) -> Tensor:
-        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place.
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and log variance of p."""
+        return self.mean, self.log_var
+
+    def taken_from(
+        self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None = None
+    ) -> Tensor:
+        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place; ``var`` is e^{log_var}.
 
         d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
         """
         if kernels.usable(mean):
             return kernels.take_kl(mean, log_var, self.mean, self.log_var, g_mean, g_log_var)
-        log_ratio = log_var - self.log_var
-        excess = log_ratio.exp().sub_(1)  # s_q^2 / s_p^2 - 1
-        shift = mean - self.mean
-        pull = shift * self.precision  # (m_q - m_p) / s_p^2
+        runs, size = mean.shape
+        width = max(1, self.PIECE // runs)
+        if size <= width:
+            return self._take(mean, log_var, g_mean, g_log_var, var, slice(None)).mul_(0.5)
+        values = [
+            self._take(
+                mean[:, at], log_var[:, at], g_mean[:, at], g_log_var[:, at], None if var is None else var[:, at], at
+            )
+            for at in (slice(first, first + width) for first in range(0, size, width))
+        ]
+        return torch.stack(values).sum(0).mul_(0.5)
+
+    def _take(
+        self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, at: slice
+    ) -> Tensor:
+        """Twice the KL over the coordinates at ``at``; q and its gradients hold those alone."""
+        if self.held is None or self.held[0].shape != mean.shape:
+            self.held = torch.empty_like(mean), torch.empty_like(mean)
+        one, two = self.held
+        p_log_var = self.log_var[:, at]
+        precision = (-p_log_var).exp_() if self.precision is None else self.precision[:, at]
+        shift = torch.sub(mean, self.mean[:, at], out=one)
+        pull = torch.mul(shift, precision, out=two)  # (m_q - m_p) / s_p^2
         g_mean.sub_(pull)
+        value = shift.mul_(pull)
+        log_ratio = torch.sub(log_var, p_log_var, out=two)
+        value.sub_(log_ratio)
+        excess = (log_ratio.exp_() if var is None else torch.mul(var, precision, out=two)).sub_(1)  # s_q^2 / s_p^2 - 1
         g_log_var.sub_(excess, alpha=0.5)
-        return 0.5 * (excess.sum(-1) - log_ratio.sum(-1) + shift.mul_(pull).sum(-1))
+        return value.add_(excess).sum(-1)
 
 
 def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:

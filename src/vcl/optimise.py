@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vcl.data import Data, ready
+from vcl.data import Data, ready, weight_of_each
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.rng import Rng
 from vcl.step import Objective, Step, make_step
@@ -43,11 +43,6 @@ def scaled_sum(log_lik: Tensor, total: int) -> Tensor:
     The KL and other penalties are never rescaled.
     """
     return log_lik.sum(-1) * weight_of_each(log_lik.shape[-1], total)
-
-
-def weight_of_each(batch: int, total: int) -> float:
-    """N/B: how many examples each one of a batch stands for."""
-    return total / batch
 
 
 @dataclass(frozen=True)

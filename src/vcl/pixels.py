@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vcl import kernels, layer_kernels
+from vcl import kernels
 from vcl.errors import VclError
 
 
@@ -70,11 +70,11 @@ class _Bernoulli(torch.autograd.Function):
     def forward(ctx: Any, f: Tensor, x: Tensor) -> Tensor:
         f, x = f.contiguous(), x.contiguous()
         ctx.save_for_backward(f, x)
-        return layer_kernels.bernoulli(f, x)
+        return kernels.bernoulli(f, x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return layer_kernels.bernoulli_gradient(gradients[0], *ctx.saved_tensors), None
+        return kernels.bernoulli_gradient(gradients[0], *ctx.saved_tensors), None
 
 
 class NormalPixels(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import torch
@@ -42,15 +43,19 @@ class Differentiated(Objective, Protocol):
     """An objective that knows its gradient by itself."""
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """The estimate and its gradient; each tensor of the gradient is new memory, in one piece."""
+        """The estimate and its gradient, each run's in one piece; the next call may write over the gradient."""
         ...
 
 
-def differentiate(objective: Objective, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+Gradient = Callable[[tuple[Tensor, ...], Data, int, Tensor], Step]
+"""From parameters, a batch, the number of all examples and noise to the estimate and its gradient."""
+
+
+def gradient_of(objective: Objective) -> Gradient:
     """The estimate and its gradient: the objective's own, or else torch's."""
     if isinstance(objective, Differentiated):
-        return objective.gradient(parameters, batch, total, noise)
-    return by_autograd(objective, parameters, batch, total, noise)
+        return objective.gradient
+    return partial(by_autograd, objective)
 
 
 def by_autograd(
@@ -81,7 +86,7 @@ class Eager:
         rng: Rng,
     ) -> None:
         self.objective, self.parameters, self.data = objective, parameters, data
-        self.device = parameters[0].device
+        self.device, self.gradient = parameters[0].device, gradient_of(objective)
         self.adam = make_adam(parameters, lr)
         self.noise = make_noise(rng, parameters[0])
 
@@ -93,7 +98,7 @@ class Eager:
         """Step on the batch at ``index`` [R, B], or on all data."""
         batch = self.data if index is None else gather(self.data, index)
         noise = self.noise.draw(self.objective.noise(batch))
-        seen = differentiate(self.objective, self.parameters, batch, self.data.size, noise)
+        seen = self.gradient(self.parameters, batch, self.data.size, noise)
         self.adam.step(seen.gradients)
         return seen
 
@@ -162,13 +167,16 @@ def gather(data: Data, index: Tensor) -> Data:
     """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values."""
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
     pixels = data.x.dtype == torch.uint8 and kernels.usable(data.x, torch.uint8) and data.x[0].is_contiguous()
-    x = kernels.pixels(data.x, index) if pixels else rows_at(data.x, index)
-    return Data(x, rows_at(data.y, index), source, data.sources)
+    if pixels and data.y.dim() == 2 and index.stride(1) == 1:
+        x, y = kernels.batch(data.x, data.y, index)
+    else:
+        x, y = rows_at(data.x, index), rows_at(data.y, index)
+    return Data(x, y, source, data.sources)
 
 
 def rows_at(values: Tensor, index: Tensor) -> Tensor:
     """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
-    if values.stride(0) == 0:  # all runs share the same examples
+    if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
         picked = values[0].index_select(0, index.flatten())
     else:
         first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)

@@ -11,6 +11,7 @@ from vcl.data import Data
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian
 from vcl.layout import Layout, Params
+from vcl.perceptron import Perceptron
 
 Heads = Mapping[str, int]
 """The heads of a task and how many classes (or target dimensions) each one has."""
@@ -89,6 +90,20 @@ class LatentModel(Model, Protocol):
     def generate(self, params: Params, z: Tensor, head: str) -> Tensor:
         """E[x | z, theta] for z [..., latent]: [..., pixels]."""
         ...
+
+
+@runtime_checkable
+class Layered(Protocol):
+    """A model that may be a perceptron, whose gradient is written out."""
+
+    def perceptron(self, head: str) -> Perceptron | None:
+        """The names of its layers, the last of which is ``head``; None where it is anything else."""
+        ...
+
+
+def as_perceptron(model: Model, batch: Data) -> Perceptron | None:
+    """The perceptron that gives log p(y | theta, x) of this batch, if the model is one and one head answers for all."""
+    return model.perceptron(batch.heads[0]) if isinstance(model, Layered) and len(batch.heads) == 1 else None
 
 
 def held(model: Model, layout: Layout) -> Layout:

@@ -15,9 +15,10 @@ from vcl.data import Data, as_input
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layout import HEAD, Layout, Params
-from vcl.likelihood import Likelihood
+from vcl.likelihood import Categorical, Likelihood
 from vcl.models.base import Heads, Role
 from vcl.moments import linear, through
+from vcl.perceptron import Perceptron
 from vcl.rows import is_row_wise
 
 TRUNK = "trunk."
@@ -40,6 +41,7 @@ class Network:
         self.likelihood = likelihood
         self.prior_var = prior_var
         self.row_wise = is_row_wise(trunk)
+        self.chain = _chain(trunk) if type(likelihood) is Categorical else None
 
     @property
     def latent(self) -> int:
@@ -49,6 +51,13 @@ class Network:
     def role(self, name: str) -> Role:
         """Every parameter has a posterior."""
         return "random"
+
+    def perceptron(self, head: str) -> Perceptron | None:
+        """The names of its layers if the trunk is a chain of linear layers and ReLUs and the answers are classes."""
+        if self.chain is None:
+            return None
+        weights, biases = self.chain
+        return Perceptron((*weights, f"{HEAD}{head}.weight"), (*biases, f"{HEAD}{head}.bias"))
 
     def layout(self, heads: Heads) -> Layout:
         """The trunk's parameters (tied ones once), then each head's weight and bias."""
@@ -129,6 +138,23 @@ def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers)
+
+
+def _chain(trunk: nn.Module) -> Perceptron | None:
+    """The names of weights and biases of a flat chain of (linear layer, ReLU), which nothing else listens to."""
+    modules = list(trunk.named_modules(remove_duplicate=False))
+    layers = [(TRUNK + name, layer) for name, layer in modules if type(layer) is not nn.Sequential]
+    kinds = [type(layer) for _, layer in layers[1:]]
+    listened = any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in modules)
+    if listened or not is_row_wise(trunk) or kinds != [nn.Linear, nn.ReLU] * (len(kinds) // 2):
+        return None
+    linear = [(name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
+    found = Perceptron(
+        tuple(f"{name}.weight" for name, _ in linear),
+        tuple(None if layer.bias is None else f"{name}.bias" for name, layer in linear),
+    )
+    # A bias that two layers share has one name only.
+    return found if {TRUNK + name for name, _ in trunk.named_parameters()} == set(found.names) else None
 
 
 def _trunk(params: Params) -> dict[str, Tensor]:

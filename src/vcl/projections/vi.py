@@ -9,13 +9,16 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
+from vcl import fused, perceptron
 from vcl.data import Data
 from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
+from vcl.fused import bound_gradient
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
-from vcl.models.base import Model, held, points, spread
+from vcl.models.base import Model, as_perceptron, held, points, spread
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
+from vcl.perceptron import Perceptron, Workspace, fit_gradient
 from vcl.places import pieces
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
@@ -46,6 +49,8 @@ class Elbo:
         self.model, self.previous, self.kl = model, previous, KlTo(previous.restrict(self.held))
         self.draws, self.estimator, self.climbs = draws, estimator, climbs
         self.plans: dict[int, Plan] = {}
+        self.nets: dict[tuple[object, ...], Perceptron | None] = {}
+        self.workspace = Workspace()
 
     def plan(self, batch: Data) -> Plan:
         """How each parameter is treated in batches of this size; found by one recorded pass and kept."""
@@ -69,22 +74,49 @@ class Elbo:
         expected = self.expected_log_lik(mean, log_var.exp(), batch, noise, fixed)
         return scaled_sum(expected, total) - self.kl(*(self.spread.cut(part, self.held) for part in (mean, log_var)))
 
+    @torch.no_grad()
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """L(q) and its gradient: the likelihood's by torch, the KL's written out."""
+        """L(q) and its gradient: the KL's written out, the fit's too for a perceptron and by torch for others."""
         if self.held.names != self.spread.names[: len(self.held.names)]:
             return by_autograd(self, parameters, batch, total, noise)
+        mean, log, *rest = parameters
+        log_var = log if self.climbs == "log_var" else 2 * log
+        net, how = self.perceptron(mean, batch), (self.layout, self.estimator, self.draws)
+        g_rest: list[Tensor] = []
+        if net is not None and mean.is_cuda:
+            q, p = (mean, log_var), self.kl.moments
+            value, g_mean, g_log_var = bound_gradient(net, *how, q, p, batch, total, noise)
+        else:
+            var, held = None, slice(self.held.size)
+            if net is not None:
+                found = fit_gradient(net, *how, mean, log_var, batch, total, noise, self.workspace)
+                value, g_mean, g_log_var, var = found
+            else:
+                value, (g_mean, g_log_var, *g_rest) = self.by_torch((mean, log_var, *rest), batch, total, noise)
+            var = None if var is None else var[:, held]
+            value = value - self.kl.taken_from(
+                mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held], var
+            )
+        g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
+        return Step(value, (g_mean, g_log, *g_rest))
+
+    def perceptron(self, mean: Tensor, batch: Data) -> Perceptron | None:
+        """The perceptron whose gradient is written out, if the model is one on batches like this; found once."""
+        kind = (batch.sources, batch.x.dtype, batch.y.dtype)
+        if kind not in self.nets:
+            net, suits = as_perceptron(self.model, batch), fused.suits if mean.is_cuda else perceptron.suits
+            self.nets[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
+        return self.nets[kind]
+
+    def by_torch(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+        """sum_n E_q log p(y^(n) | theta, x^(n)) and its gradient, at mean, log variance and points."""
 
         def fit(parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
             mean, log_var, *fixed = parameters
             points = pieces(self.points, fixed[0]) if fixed else {}
             return scaled_sum(self.expected_log_lik(mean, log_var.exp(), batch, noise, points), total)
 
-        mean, log, *rest = parameters
-        log_var = log if self.climbs == "log_var" else 2 * log
-        value, (g_mean, g_log_var, *g_rest) = by_autograd(fit, (mean, log_var, *rest), batch, total, noise)
-        kl = self.kl.taken_from(*(part[:, : self.held.size] for part in (mean, log_var, g_mean, g_log_var)))
-        g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
-        return Step(value - kl, (g_mean, g_log, *g_rest))
+        return by_autograd(fit, parameters, batch, total, noise)
 
     def parameters(self, q: Gaussian) -> tuple[Tensor, ...]:
         """What is climbed, at q."""

@@ -1,4 +1,4 @@
-"""Kernels for what stands between the matrix products of a network; as :mod:`vcl.kernels`, none of them is needed."""
+"""What stands between the matrix products of a network."""
 
 from __future__ import annotations
 
@@ -8,12 +8,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vcl.kernels import apart_of, blocks_of, in_units, triton
+from vcl.kernels.base import BLOCK, apart_of, blocks_of, in_units, triton
 
 if triton is not None:
     tl: Any = import_module("triton.language")
 
-    # A program takes ROWS x COLS of one group's matrix [rows, out]; widths come in units, as in vcl.kernels.
+    # A program takes BLOCK values, or ROWS x COLS of a matrix [rows, out]; widths come in units, as in parameters.py.
+
+    @triton.jit
+    def _local(
+        a, std, m, s, b, v, noise, size, out, blocks, seen, draws, apart,
+        TINY: tl.constexpr, BIASED: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        # ``seen`` rows a run were multiplied: one for all draws, or one for each.
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        run = row // seen
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        mean = tl.load(m + row * size + at, inside)
+        var = tl.load(s + row * size + at, inside)
+        if BIASED:
+            mean += tl.load(b + run * out + at % out, inside)
+            var += tl.load(v + run * out + at % out, inside)
+        sigma = tl.sqrt(var + TINY)
+        tl.store(std + row * size + at, sigma, inside)
+        for extra in range(draws // seen):
+            draw = run * draws + row % seen + extra
+            eps = tl.load(noise + draw * apart + at, inside)
+            tl.store(a + draw * size + at, mean + sigma * eps, inside)
+
+    @triton.jit
+    def _local_gradient(g_mean, g_var, g, noise, std, size, blocks, seen, draws, apart, BLOCK: tl.constexpr):
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        run = row // seen
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < size
+        plain = tl.zeros((BLOCK,), tl.float32)
+        along = tl.zeros((BLOCK,), tl.float32)
+        for extra in range(draws // seen):
+            draw = run * draws + row % seen + extra
+            up = tl.load(g + draw * size + at, inside)
+            plain += up
+            along += up * tl.load(noise + draw * apart + at, inside)
+        sigma = tl.load(std + row * size + at, inside, other=1.0)
+        tl.store(g_mean + row * size + at, plain, inside)
+        tl.store(g_var + row * size + at, 0.5 * along / sigma, inside)
 
     @triton.jit
     def _activate(
@@ -124,6 +163,36 @@ if triton is not None:
         tl.store(g_codes + row * 2 * latent + at, tl.sum(plain, 0) + weight * mean, inside)
         g_log_sd = tl.sum(along, 0) * sd + weight * (sd * sd - 1)
         tl.store(g_codes + row * 2 * latent + latent + at, g_log_sd, inside)
+
+
+def local(
+    m: Tensor, s: Tensor, b: Tensor | None, v: Tensor | None, noise: Tensor, tiny: float
+) -> tuple[Tensor, Tensor]:
+    """a = m + b + std * noise and std = sqrt(s + v + tiny).
+
+    m, s [R, S or 1, B, out]; b, v [R, out] or None; noise [R, S, B, out], whose draws lie equally far apart.
+    """
+    (runs, seen, examples, out), draws = m.shape, noise.shape[1]
+    size = examples * out
+    a, std = torch.empty(noise.shape, device=m.device), torch.empty_like(m)
+    blocks = blocks_of(size)
+    _local[(runs * seen * blocks,)](
+        a, std, m, s, m if b is None else b.contiguous(), s if v is None else v.contiguous(), noise,
+        size, out, blocks, seen, draws, apart_of(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
+    )  # fmt: skip
+    return a, std
+
+
+def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of m and of s from that of a: sums of g and of g * noise / (2 std) over draws that share them."""
+    runs, seen, examples, out = std.shape
+    size = examples * out
+    g_mean, g_var = torch.empty_like(std), torch.empty_like(std)
+    blocks = blocks_of(size)
+    _local_gradient[(runs * seen * blocks,)](
+        g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], apart_of(noise), BLOCK=BLOCK
+    )
+    return g_mean, g_var
 
 
 def activate(a: Tensor, b: Tensor | None, relu: bool) -> None:

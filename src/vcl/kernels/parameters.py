@@ -1,14 +1,9 @@
-"""Kernels for CUDA devices, in Triton: what torch would do in many passes over the parameters, in one.
-
-Nothing here is needed: each kernel has a plain form in torch next to where it is used, which the tests compare it with.
-The work is the same, element by element; only sums are taken in another order.
-"""
+"""One pass over the parameters: draws of theta, the KL, penalties, Adam."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import accumulate
 from math import log
 from typing import Any
@@ -16,15 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-triton: Any = import_module("triton") if find_spec("triton") else None
-
-BLOCK = 1024
-
-
-def usable(values: Tensor, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether these kernels can work on ``values``."""
-    return triton is not None and values.is_cuda and values.dtype == dtype
-
+from vcl.kernels.base import BLOCK, apart_of, blocks_of, in_units, triton
 
 if triton is not None:
     tl: Any = import_module("triton.language")
@@ -151,67 +138,6 @@ if triton is not None:
         tl.store(v + at, new_v, inside)
         tl.store(value + at, moved, inside)
 
-    @triton.jit
-    def _local(
-        a, std, m, s, b, v, noise, size, out, blocks, seen, draws, apart,
-        TINY: tl.constexpr, BIASED: tl.constexpr, BLOCK: tl.constexpr,
-    ):  # fmt: skip
-        # ``seen`` rows a run were multiplied: one for all draws, or one for each.
-        row = (tl.program_id(0) // blocks).to(tl.int64)
-        run = row // seen
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
-        mean = tl.load(m + row * size + at, inside)
-        var = tl.load(s + row * size + at, inside)
-        if BIASED:
-            mean += tl.load(b + run * out + at % out, inside)
-            var += tl.load(v + run * out + at % out, inside)
-        sigma = tl.sqrt(var + TINY)
-        tl.store(std + row * size + at, sigma, inside)
-        for extra in range(draws // seen):
-            draw = run * draws + row % seen + extra
-            eps = tl.load(noise + draw * apart + at, inside)
-            tl.store(a + draw * size + at, mean + sigma * eps, inside)
-
-    @triton.jit
-    def _local_gradient(g_mean, g_var, g, noise, std, size, blocks, seen, draws, apart, BLOCK: tl.constexpr):
-        row = (tl.program_id(0) // blocks).to(tl.int64)
-        run = row // seen
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
-        plain = tl.zeros((BLOCK,), tl.float32)
-        along = tl.zeros((BLOCK,), tl.float32)
-        for extra in range(draws // seen):
-            draw = run * draws + row % seen + extra
-            up = tl.load(g + draw * size + at, inside)
-            plain += up
-            along += up * tl.load(noise + draw * apart + at, inside)
-        sigma = tl.load(std + row * size + at, inside, other=1.0)
-        tl.store(g_mean + row * size + at, plain, inside)
-        tl.store(g_var + row * size + at, 0.5 * along / sigma, inside)
-
-    @triton.jit
-    def _normal(noise, seeds, step, size, quarter, blocks, BLOCK: tl.constexpr):
-        run = (tl.program_id(0) // blocks).to(tl.int64)
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        place = at.to(tl.uint32)
-        counted = tl.load(step).to(tl.uint32) + place * 0
-        a, b, c, d = tl.philox(tl.load(seeds + run), place, counted, place * 0, place * 0)
-        one, two = tl.pair_uniform_to_normal(tl.uint_to_uniform_float(a), tl.uint_to_uniform_float(b))
-        three, four = tl.pair_uniform_to_normal(tl.uint_to_uniform_float(c), tl.uint_to_uniform_float(d))
-        first = noise + run * size
-        tl.store(first + at, one, at < quarter)
-        tl.store(first + quarter + at, two, (at < quarter) & (quarter + at < size))
-        tl.store(first + 2 * quarter + at, three, (at < quarter) & (2 * quarter + at < size))
-        tl.store(first + 3 * quarter + at, four, (at < quarter) & (3 * quarter + at < size))
-
-    @triton.jit
-    def _pixels(x, values, index, width, blocks, batch, runs_apart, BLOCK: tl.constexpr):
-        row = (tl.program_id(0) // blocks).to(tl.int64)
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        example = (row // batch) * runs_apart + tl.load(index + row) * width
-        tl.store(x + row * width + at, tl.load(values + example + at, at < width).to(tl.float32) / 255, at < width)
-
 
 def draw(mean: Tensor, var: Tensor, noise: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """mu + sigma * noise, tensor after tensor: mean, var [R, D]; noise [R, S, D] -> R S D values.
@@ -255,36 +181,6 @@ def _table(sizes: tuple[int, ...], unit: int, device: torch.device) -> Tensor:
         for start in range(first, first + size, BLOCK)
     ]
     return torch.tensor(rows, dtype=torch.int64, device=device)
-
-
-def local(
-    m: Tensor, s: Tensor, b: Tensor | None, v: Tensor | None, noise: Tensor, tiny: float
-) -> tuple[Tensor, Tensor]:
-    """a = m + b + std * noise and std = sqrt(s + v + tiny).
-
-    m, s [R, S or 1, B, out]; b, v [R, out] or None; noise [R, S, B, out], whose draws lie equally far apart.
-    """
-    (runs, seen, examples, out), draws = m.shape, noise.shape[1]
-    size = examples * out
-    a, std = torch.empty(noise.shape, device=m.device), torch.empty_like(m)
-    blocks = blocks_of(size)
-    _local[(runs * seen * blocks,)](
-        a, std, m, s, m if b is None else b.contiguous(), s if v is None else v.contiguous(), noise,
-        size, out, blocks, seen, draws, apart_of(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
-    )  # fmt: skip
-    return a, std
-
-
-def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of m and of s from that of a: sums of g and of g * noise / (2 std) over draws that share them."""
-    runs, seen, examples, out = std.shape
-    size = examples * out
-    g_mean, g_var = torch.empty_like(std), torch.empty_like(std)
-    blocks = blocks_of(size)
-    _local_gradient[(runs * seen * blocks,)](
-        g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], apart_of(noise), BLOCK=BLOCK
-    )
-    return g_mean, g_var
 
 
 def take_kl(
@@ -343,47 +239,3 @@ def adam(value: Tensor, m: Tensor, v: Tensor, g: Tensor, scales: Tensor, b1: flo
     """A step of Adam uphill, in place: value, and the running means m of g and v of g^2."""
     unit, (units,) = in_units(value.numel())
     _adam[(blocks_of(value.numel()),)](value, m, v, g, scales, units, b1, b2, eps, UNIT=unit, BLOCK=BLOCK)
-
-
-def normal(seeds: Tensor, step: Tensor, size: int) -> Tensor:
-    """Standard normals [R, size] that follow from (seed of the run; step, place): seeds [R] and step [] are int64."""
-    noise = torch.empty(len(seeds), size, device=seeds.device)
-    quarter = -(-size // 4)
-    blocks = blocks_of(quarter)
-    if size:
-        _normal[(len(seeds) * blocks,)](noise, seeds, step, size, quarter, blocks, BLOCK=BLOCK)
-    return noise
-
-
-def pixels(values: Tensor, index: Tensor) -> Tensor:
-    """values[r, index[r]] / 255 for uint8 values [R, N, ...], which runs may share, and index [R, B]."""
-    x = torch.empty(*index.shape, *values.shape[2:], device=values.device)
-    width = x[0, 0].numel()
-    blocks = blocks_of(width)
-    _pixels[(index.numel() * blocks,)](
-        x, values, index.contiguous(), width, blocks, index.shape[1], values.stride(0), BLOCK=BLOCK
-    )
-    return x
-
-
-def evenly_apart(noise: Tensor) -> bool:
-    """Whether the draws of all runs, noise [R, S, ...], lie equally far apart in memory, each in one piece."""
-    runs, draws = noise.shape[:2]
-    whole = noise.stride()[2:] == torch.empty(noise.shape[2:], device="meta").stride()
-    return whole and (1 in (runs, draws) or noise.stride(0) == draws * noise.stride(1))
-
-
-def apart_of(noise: Tensor) -> int:
-    """How far."""
-    return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
-
-
-def in_units(*numbers: int) -> tuple[int, list[int]]:
-    """(4, a quarter of each) if all can be divided by 4, and else (1, they as they are)."""
-    unit = 1 if any(number % 4 for number in numbers) else 4
-    return unit, [number // unit for number in numbers]
-
-
-def blocks_of(size: int, block: int = BLOCK) -> int:
-    """How many blocks cover ``size``."""
-    return -(-size // block)

@@ -1,0 +1,282 @@
+"""The lower bound of a narrow perceptron and its gradient on a CUDA device, with little between its matrix products.
+
+    L(q) = sum_n E_q log p(y^(n) | theta, x^(n)) - KL(q || p)  and its gradient in the mean and the log variance of q
+
+by either estimator, for perceptrons with at most :data:`WIDEST` units in every layer but the inputs. The products are
+torch's; all that stands between two of them (biases, noise, ReLU, the softmax and its gradient, sums over draws, the
+KL) is one kernel of :mod:`vcl.kernels.perceptron`. :mod:`vcl.perceptron` does the same on the CPU, where the equations
+stand; the tests compare both with what torch differentiates.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vcl import kernels
+from vcl.data import Data, as_input, weight_of_each
+from vcl.forward import Estimator
+from vcl.kernels import perceptron as on
+from vcl.layout import Layout
+from vcl.perceptron import Perceptron
+from vcl.rows import TINY
+
+WIDEST = 128
+"""Units of a layer, at most."""
+
+CUT: dict[str, dict[str, int]] = {
+    "draw": {"BLOCK": 1024, "num_warps": 4},
+    "gather": {"BLOCK": 256, "num_warps": 4},
+    "rectify": {"ROWS": 32, "num_warps": 8},
+    "head": {"ROWS": 64, "num_warps": 4},
+    "mask": {"ROWS": 16, "num_warps": 8},
+    "moments": {"ROWS": 64, "STEP": 32, "OUT": 32, "num_warps": 4},
+    "spread": {"ROWS": 16, "num_warps": 8},
+    "head_local": {"ROWS": 32, "num_warps": 4},
+    "back_local": {"ROWS": 16, "num_warps": 8},
+    "add": {"BLOCK": 128, "num_warps": 4},
+}
+"""How each kernel's work is cut: what was found fastest on an H200 for the paper's networks."""
+
+Moments = tuple[Tensor, Tensor]
+"""Mean and log variance [R, D] of a Gaussian."""
+
+
+class Sizes(NamedTuple):
+    """Units from the inputs to the classes, as (784, 100, 100, 10). In theta stand W and b of each layer, in order."""
+
+    units: tuple[int, ...]
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of each layer."""
+        return list(pairwise(self.units))
+
+    @property
+    def weights(self) -> list[int]:
+        """Where each layer's weight begins in theta, and then D."""
+        return list(accumulate(((before + 1) * after for before, after in self.layers), initial=0))
+
+    @property
+    def biases(self) -> list[int]:
+        """Where each layer's bias begins."""
+        return [at + before * after for at, (before, after) in zip(self.weights, self.layers, strict=False)]
+
+
+def suits(net: Perceptron, layout: Layout, mean: Tensor, batch: Data) -> bool:
+    """Whether :func:`bound_gradient` can take this: narrow layers with biases in the layout's order, on CUDA."""
+    narrow = len(net.weights) > 2 and all(units <= WIDEST for units in _sizes(net, layout).units[1:])
+    in_order = layout.names == tuple(name for pair in zip(*net, strict=True) for name in pair)
+    known = batch.x.dtype in (torch.uint8, torch.float32) and batch.y.dtype == torch.int64
+    return narrow and in_order and known and kernels.usable(mean)
+
+
+def bound_gradient(
+    net: Perceptron,
+    layout: Layout,
+    estimator: Estimator,
+    draws: int,
+    q: Moments,
+    p: Moments,
+    batch: Data,
+    total: int,
+    noise: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """L(q) = sum_n E_q log p(y^(n) | theta, x^(n)) - KL(q || p) of each run [R], and its gradient in q, twice [R, D].
+
+    See :func:`suits`. The noise [R, K] is used as the general way uses it.
+    """
+    way = _by_weights if estimator == "weights" else _by_local
+    x, y, tape = as_input(batch.x).flatten(2), batch.y.contiguous(), noise.view(len(noise), draws, -1)
+    x = x if x[0].is_contiguous() else x.contiguous()
+    return way(_sizes(net, layout), q, p, x, y, tape, weight_of_each(batch.size, total))
+
+
+def _sizes(net: Perceptron, layout: Layout) -> Sizes:
+    shapes = dict(zip(*layout, strict=True))
+    return Sizes((shapes[net.weights[0]][1], *(shapes[name][0] for name in net.weights)))
+
+
+def _by_weights(
+    sizes: Sizes, q: Moments, p: Moments, x: Tensor, y: Tensor, noise: Tensor, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By S draws of theta: x [R, B, inputs]; y [R, B]; noise [R, S, D]; each example counts ``weight`` times."""
+    mean, log_var = q
+    (runs, rows, width), draws, size = x.shape, noise.shape[1], mean.shape[1]
+    units, apart = sizes.units[1], _apart(noise)
+    g_mean, g_log_var = torch.empty_like(mean), torch.empty_like(mean)
+
+    def new(*shape: int) -> Tensor:
+        return torch.empty(runs, draws, *shape, device=x.device)
+
+    kl, done = torch.empty(runs, _blocks(sizes, CUT["gather"]["BLOCK"]), device=x.device), 0
+
+    def gather(g: Tensor, first: int, tiles: int) -> None:
+        nonlocal done
+        part = g.numel() // (runs * draws * tiles)
+        blocks = _pieces(part, CUT["gather"]["BLOCK"])
+        on.gather[(runs * blocks,)](
+            g_mean, g_log_var, kl, g, *q, *p, noise, size, first, part, p[0].stride(0), p[1].stride(0), apart, blocks,
+            kl.shape[1], done, draws, tiles, **CUT["gather"],
+        )  # fmt: skip
+        done += blocks
+
+    shared = sizes.biases[0]
+    rest_apart = _aligned(size - shared)
+    first, rest = new(shared), new(rest_apart)
+    blocks = _pieces(size, CUT["draw"]["BLOCK"])
+    on.draw[(runs * blocks,)](
+        first, rest, mean, log_var, noise, size, shared, rest_apart, apart, blocks, draws, **CUT["draw"]
+    )
+
+    # One product a run: the units of all its draws stand side by side.
+    a = torch.bmm(x, first.view(runs, draws * units, width).mT)
+    order = (rows * draws * units, units, draws * units)
+    hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
+    weights: dict[int, Tensor] = {}
+    h: dict[int, Tensor] = {}
+    tiles = _pieces(rows, CUT["rectify"]["ROWS"])
+    for layer, (before, after) in hidden:
+        h[layer] = new(rows, before)
+        on.rectify[(runs * draws * tiles,)](
+            h[layer], a, rest, *order, rest_apart, sizes.biases[layer - 1] - shared, draws, rows, tiles, before,
+            OUT=_wide(before), **CUT["rectify"],
+        )  # fmt: skip
+        at = sizes.weights[layer] - shared
+        weights[layer] = rest[..., at : at + before * after].view(runs * draws, after, before)
+        a = torch.bmm(h[layer].flatten(0, 1), weights[layer].mT)
+        order = (draws * rows * after, rows * after, after)
+
+    before, classes = sizes.layers[-1]
+    tiles = _pieces(rows, CUT["head"]["ROWS"])
+    log_lik, g_tail = new(tiles), new(tiles, before + classes * before + classes)
+    tail = sizes.biases[-2]
+    on.head[(runs * draws * tiles,)](
+        log_lik, g_tail, a, rest, y, *order, rest_apart, tail - shared, draws, rows, tiles, before, classes,
+        weight / draws, IN=_wide(before), OUT=_wide(classes), PRECISION=_precision(), **CUT["head"],
+    )  # fmt: skip
+    gather(g_tail, tail, tiles)
+    tiles = _pieces(rows, CUT["mask"]["ROWS"])
+    for layer, (before, after) in reversed(hidden):
+        g = a.view(runs * draws, rows, after)
+        gather(torch.bmm(g.mT, h[layer].flatten(0, 1)), sizes.weights[layer], 1)
+        g_h = torch.bmm(g, weights[layer])
+        a, g_bias = new(rows, before), new(tiles, before)
+        wide = (rows * draws * units, units, draws * units)
+        order = wide if layer == 1 else (draws * rows * before, rows * before, before)
+        on.mask[(runs * draws * tiles,)](
+            a, g_bias, g_h, h[layer], *order, draws, rows, tiles, before, OUT=_wide(before), **CUT["mask"]
+        )
+        gather(g_bias, sizes.biases[layer - 1], tiles)
+    gather(torch.bmm(a.view(runs, rows, draws * units).mT, x), 0, 1)
+    return torch.sub(log_lik.sum((1, 2)).mul_(weight / draws), kl.sum(1)), g_mean, g_log_var
+
+
+def _by_local(
+    sizes: Sizes, q: Moments, p: Moments, x: Tensor, y: Tensor, noise: Tensor, weight: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By local reparameterisation: noise [R, S, B x units of every layer]."""
+    mean, log_var = q
+    (runs, rows, width), draws, size = x.shape, noise.shape[1], mean.shape[1]
+    units, precision, apart = sizes.units[1], _precision(), _apart(noise)
+    g_mean, g_log_var, var = torch.empty_like(mean), torch.empty_like(mean), log_var.exp()
+    tape = list(accumulate((rows * after for after in sizes.units[1:]), initial=0))
+
+    def new(*shape: int) -> Tensor:
+        return torch.empty(runs, *shape, device=x.device)
+
+    kl, done = torch.empty(runs, _blocks(sizes, CUT["add"]["BLOCK"]), device=x.device), 0
+
+    def add(g: Tensor, v: Tensor, first: int, parts: int) -> None:
+        nonlocal done
+        part = g.numel() // (runs * parts)
+        blocks = _pieces(part, CUT["add"]["BLOCK"])
+        on.add[(runs * blocks,)](
+            g_mean, g_log_var, kl, g, v, var, *q, *p, size, first, part, p[0].stride(0), p[1].stride(0), blocks,
+            kl.shape[1], done, parts, **CUT["add"],
+        )  # fmt: skip
+        done += blocks
+
+    def block(values: Tensor, layer: int) -> Tensor:
+        before, after = sizes.layers[layer]
+        # A copy: matrix products are faster where every run's factor begins at a multiple of 16 bytes.
+        return values[:, sizes.weights[layer] : sizes.biases[layer]].contiguous().view(runs, after, before)
+
+    m, s = new(rows, units), new(rows, units)
+    row_tiles, tiles = _pieces(rows, CUT["moments"]["ROWS"]), _pieces(units, CUT["moments"]["OUT"])
+    on.moments[(runs * row_tiles * tiles,)](
+        m, s, x, mean, var, x.stride(0), size, sizes.biases[0], rows, row_tiles, tiles, width, units, TINY,
+        PRECISION=precision, **CUT["moments"],
+    )  # fmt: skip
+    hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
+    h: dict[int, tuple[Tensor, ...]] = {}
+    tiles = _pieces(rows, CUT["spread"]["ROWS"])
+    for layer, (before, _) in hidden:
+        found, square = new(draws * rows, before), new(draws * rows, before)
+        std = s if layer == 1 else new(draws * rows, before)
+        strides = (rows * before, 0) if layer == 1 else (draws * rows * before, rows * before)
+        on.spread[(runs * draws * tiles,)](
+            found, square, std, m, s, mean, var, noise, *strides, size, sizes.biases[layer - 1], tape[layer - 1],
+            apart, draws, rows, tiles, before, TINY, FIRST=layer == 1, OUT=_wide(before), **CUT["spread"],
+        )  # fmt: skip
+        W, V = block(mean, layer), block(var, layer)
+        h[layer] = found, square, std, W, V
+        m, s = torch.bmm(found, W.mT), torch.bmm(square, V.mT)
+
+    before, classes = sizes.layers[-1]
+    tiles = _pieces(rows, CUT["head_local"]["ROWS"])
+    part = before + classes * before + classes
+    log_lik, g_tail, v_tail = new(draws, tiles), new(draws, tiles, part), new(draws, tiles, part)
+    on.head_local[(runs * draws * tiles,)](
+        log_lik, g_tail, v_tail, m, s, mean, var, noise, y, size, sizes.biases[-2], tape[-3], tape[-2], apart,
+        draws, rows, tiles, before, classes, weight / draws, TINY,
+        IN=_wide(before), OUT=_wide(classes), PRECISION=precision, **CUT["head_local"],
+    )  # fmt: skip
+    add(g_tail, v_tail, sizes.biases[-2], draws * tiles)
+    tiles = _pieces(rows, CUT["back_local"]["ROWS"])
+    for layer, (before, _) in reversed(hidden):
+        found, square, std, W, V = h[layer]
+        each = [part.view(runs * draws, rows, -1) for part in (m, found, s, square)]
+        add(torch.bmm(each[0].mT, each[1]), torch.bmm(each[2].mT, each[3]), sizes.weights[layer], draws)
+        g_h, g_square = torch.bmm(m, W), torch.bmm(s, V)
+        m, s = (new(rows, before), new(rows, before)) if layer == 1 else (g_h, g_square)
+        g_bias, v_bias = new(tiles, before), new(tiles, before)
+        on.back_local[(runs * tiles,)](
+            m, s, g_bias, v_bias, g_h, g_square, found, std, noise, tape[layer - 1], apart, draws, rows, tiles, before,
+            FIRST=layer == 1, OUT=_wide(before), **CUT["back_local"],
+        )  # fmt: skip
+        add(g_bias, v_bias, sizes.biases[layer - 1], tiles)
+    add(torch.bmm(m.mT, x), torch.bmm(s.mT, x.square()), 0, 1)
+    return torch.sub(log_lik.sum((1, 2)).mul_(weight / draws), kl.sum(1)), g_mean, g_log_var
+
+
+def _pieces(size: int, piece: int) -> int:
+    return -(-size // piece)
+
+
+def _wide(units: int) -> int:
+    """The power of 2 that holds so many units; a matrix product wants at least 16."""
+    return max(16, 1 << (units - 1).bit_length())
+
+
+def _blocks(sizes: Sizes, block: int) -> int:
+    """How many programs a run's gradient takes: it comes in pieces, each layer's weight and bias, and the tail."""
+    ends = sorted({*sizes.weights[:-1], *sizes.biases[:-1], sizes.weights[-1]} - {sizes.weights[-2]})
+    return sum(_pieces(after - before, block) for before, after in pairwise(ends))
+
+
+def _aligned(size: int) -> int:
+    """The next multiple of 4 values, 16 bytes: where matrix products like their factors to begin."""
+    return -(-size // 4) * 4
+
+
+def _apart(noise: Tensor) -> int:
+    return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
+
+
+def _precision() -> str:
+    """As the library's products have it."""
+    return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"

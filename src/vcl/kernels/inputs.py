@@ -1,0 +1,78 @@
+"""What a step begins with: its noise and its batch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vcl.kernels.base import BLOCK, blocks_of, triton
+
+if triton is not None:
+    tl: Any = import_module("triton.language")
+    libdevice: Any = import_module("triton.language.extra.libdevice")
+
+    @triton.jit
+    def _pair(a, b):
+        # Box and Muller's: two normals from two uniform numbers, the first of them above 0. The angle stays within
+        # -pi to pi, where the device's short sine and cosine are off by less than 2^-21.
+        r = tl.sqrt(-2.0 * tl.log((a.to(tl.float32) + 0.5) * 2.0**-32))
+        angle = b.to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09  # pi / 2^31
+        return r * libdevice.fast_sinf(angle), r * libdevice.fast_cosf(angle)
+
+    @triton.jit
+    def _normal(noise, seeds, step, size, quarter, blocks, BLOCK: tl.constexpr):
+        run = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        place = at.to(tl.uint32)
+        counted = tl.load(step).to(tl.uint32) + place * 0
+        a, b, c, d = tl.philox(tl.load(seeds + run), place, counted, place * 0, place * 0)
+        one, two = _pair(a, b)
+        three, four = _pair(c, d)
+        first = noise + run * size
+        tl.store(first + at, one, at < quarter)
+        tl.store(first + quarter + at, two, (at < quarter) & (quarter + at < size))
+        tl.store(first + 2 * quarter + at, three, (at < quarter) & (2 * quarter + at < size))
+        tl.store(first + 3 * quarter + at, four, (at < quarter) & (3 * quarter + at < size))
+
+    @triton.jit
+    def _batch(
+        x, y, values, labels, index, width, blocks, batch, index_apart, runs_apart, labels_apart, label_step,
+        BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        row = (tl.program_id(0) // blocks).to(tl.int64)
+        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+        run = row // batch
+        example = tl.load(index + run * index_apart + row % batch)
+        pixels = tl.load(values + run * runs_apart + example * width + at, at < width)
+        tl.store(x + row * width + at, pixels.to(tl.float32) / 255, at < width)
+        if tl.program_id(0) % blocks == 0:
+            tl.store(y + row, tl.load(labels + run * labels_apart + example * label_step))
+
+
+def normal(seeds: Tensor, step: Tensor, size: int) -> Tensor:
+    """Standard normals [R, size] that follow from (seed of the run; step, place): seeds [R] and step [] are int64."""
+    noise = torch.empty(len(seeds), size, device=seeds.device)
+    quarter = -(-size // 4)
+    blocks = blocks_of(quarter)
+    if size:
+        _normal[(len(seeds) * blocks,)](noise, seeds, step, size, quarter, blocks, BLOCK=BLOCK)
+    return noise
+
+
+def batch(values: Tensor, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """values[r, index[r]] / 255 and labels[r, index[r]] of each run, for index [R, B] whose rows are each in one piece.
+
+    uint8 values [R, N, ...] and labels [R, N] may be shared by the runs.
+    """
+    x = torch.empty(*index.shape, *values.shape[2:], device=values.device)
+    y = torch.empty(index.shape, dtype=labels.dtype, device=values.device)
+    width = x[0, 0].numel()
+    blocks = blocks_of(width)
+    _batch[(index.numel() * blocks,)](
+        x, y, values, labels, index, width, blocks, index.shape[1],
+        index.stride(0), values.stride(0), *labels.stride(), BLOCK=BLOCK,
+    )  # fmt: skip
+    return x, y
