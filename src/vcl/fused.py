@@ -29,7 +29,7 @@ WIDEST = 128
 
 CUT: dict[str, dict[str, int]] = {
     "draw": {"BLOCK": 1024, "num_warps": 4},
-    "gather": {"BLOCK": 256, "num_warps": 4},
+    "gather": {"BLOCK": 512, "num_warps": 4},
     "rectify": {"ROWS": 32, "num_warps": 8},
     "head": {"ROWS": 64, "num_warps": 4},
     "mask": {"ROWS": 16, "num_warps": 8},
@@ -269,8 +269,8 @@ def _blocks(sizes: Sizes, block: int) -> int:
 
 
 def _aligned(size: int) -> int:
-    """The next multiple of 4 values, 16 bytes: where matrix products like their factors to begin."""
-    return -(-size // 4) * 4
+    """The next multiple of 16 values: where matrix products like their factors to begin, and kernels what they read."""
+    return _pieces(size, 16) * 16
 
 
 def _apart(noise: Tensor) -> int:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from vcl.data import Data, Source
 from vcl.errors import VclError, unknown
+from vcl.forward import evaluate_stacked
 from vcl.gaussian import Belief
 from vcl.layout import Params, head_of
 from vcl.models.base import LatentModel
@@ -58,10 +59,10 @@ def log_marginal(
     images = max(1, min(x.shape[1], chunk // runs))
     at_once = max(1, chunk // (runs * images))
 
-    def log_weight(params: Params, x: Tensor, noise: Tensor) -> Tensor:
-        none = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
+    def log_weight(params: Params, x: Tensor, none: Tensor, noise: Tensor) -> Tensor:
         return model.log_weight(params, Data(x, none, none, source), noise)
 
+    none = torch.zeros(x.shape[:2], dtype=torch.int64, device=q.mean.device)
     total = x.new_full(x.shape[:2], -torch.inf, dtype=q.mean.dtype, device=q.mean.device)
     for theta, count in _thetas(q, draws, weights, theta_draws, rng):
         params = q.layout.split(theta)
@@ -72,7 +73,10 @@ def log_marginal(
                 k = min(at_once, count - done)
                 noise = draw_noise(k * part.shape[1] * model.latent, generators, theta)
                 noise = noise.view(runs, k, part.shape[1], model.latent)
-                found = torch.vmap(log_weight, randomness="error")(params, part, noise)
+                if model.row_wise:
+                    found = evaluate_stacked(log_weight, params, part, none[:, : part.shape[1]], each=(noise,))
+                else:
+                    found = torch.vmap(log_weight, randomness="error")(params, part, none[:, : part.shape[1]], noise)
                 here.copy_(torch.logaddexp(here, found.logsumexp(1)))
     return total - log(draws)
 

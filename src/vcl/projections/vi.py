@@ -32,6 +32,10 @@ Climbs = Literal["log_var", "log_sd"]
 CLIMBS: tuple[Climbs, ...] = ("log_var", "log_sd")
 
 
+ALIGNED = 16
+"""Values: 64 bytes."""
+
+
 @final
 class Elbo:
     """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4).
@@ -66,7 +70,9 @@ class Elbo:
 
     def noise(self, batch: Data) -> int:
         """S draws of the plan's noise, and of every example's latent variables."""
-        return self.draws * (self.plan(batch).noise + batch.size * self.model.latent)
+        each = self.plan(batch).noise + batch.size * self.model.latent
+        # A GPU reads four values at once where each draw's noise begins at a multiple of them; what is over is unused.
+        return self.draws * (-(-each // ALIGNED) * ALIGNED if self.previous.mean.is_cuda else each)
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
@@ -149,8 +155,9 @@ class Elbo:
         values = (batch.x, batch.y, batch.source)
         each: tuple[Tensor, ...] = ()
         if latent:
-            tape, z = torch.split(tape, [planned.noise, batch.size * latent], dim=-1)
+            z = tape[..., planned.noise : planned.noise + batch.size * latent]
             each = (z.view(*z.shape[:2], batch.size, latent),)
+        tape = tape[..., : planned.noise]
         found = evaluate_draws(planned, log_lik, self.spread, mean, var, tape, *values, each=each, points=fixed)
         return found.mean(1)
 
