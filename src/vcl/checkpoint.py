@@ -25,7 +25,15 @@ BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (Gaussian, Full
 
 
 def to_bytes(state: State[Any]) -> bytes:
-    """The whole state. Beliefs that are one and the same object (a joint q_t for all heads) are stored once."""
+    """The whole state."""
+    return save(packed(state))
+
+
+def packed(state: State[Any]) -> dict[str, Tensor]:
+    """The whole state as named tensors in memory of their own, on the CPU.
+
+    Beliefs that are one and the same object (a joint q_t for all heads) are stored once.
+    """
     beliefs: list[Any] = [state.propagated]
     places = {}
     for head, belief in state.predictive.items():
@@ -46,7 +54,7 @@ def to_bytes(state: State[Any]) -> bytes:
         "sources": None if state.coreset is None else state.coreset.sources,
     }
     tensors["about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
-    return save({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()})
+    return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
 
 
 def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]:

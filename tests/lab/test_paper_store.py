@@ -14,6 +14,7 @@ from lab_made import images
 from rich.console import Console
 
 from vcl.errors import VclError
+from vcl.lab import behind as behind_module
 from vcl.lab.paper import store as store_module
 from vcl.lab.paper.store import Loaded, Store, described, description, identity
 from vcl.lab.plan import Plan, make_plan
@@ -86,7 +87,7 @@ def test_rows_of_a_task_that_the_state_does_not_have_are_not_doubled(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash between the two files: the rows of task 2 are there, its state is not."""
-    real = store_module.write_atomic_bytes
+    real = behind_module.write_atomic_bytes
 
     def crash(path: Path, content: bytes, written: list[int] = []) -> None:  # noqa: B006
         written.append(1)
@@ -95,7 +96,7 @@ def test_rows_of_a_task_that_the_state_does_not_have_are_not_doubled(
         real(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_module, "write_atomic_bytes", crash)
+        patch.setattr(behind_module, "write_atomic_bytes", crash)
         with pytest.raises(KeyboardInterrupt):
             store.stream(plan("mle"), DATA)
     (folder,) = store.root.iterdir()

@@ -22,8 +22,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl import __version__
-from vcl.checkpoint import from_bytes, to_bytes
+from vcl.checkpoint import from_bytes, packed
 from vcl.errors import VclError
+from vcl.lab.behind import Behind
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.plan import Plan
@@ -138,7 +139,7 @@ class Store:
             seconds, pictures = known["seconds"], read_pictures(folder / PICTURES)[: state.t]
             self._say(f"{folder.name}: goes on after task {state.t}")
         self._write(folder, about, seconds, finished=False)
-        with watching(self.console) as watch:
+        with watching(self.console) as watch, Behind() as behind:
             watch.begin(entry.name, plan.settings_of(entry).tasks)
             for done in run_method(plan, entry, data.arrays, watch.epoch, state, self._say):
                 rows += done.rows
@@ -147,8 +148,8 @@ class Store:
                     write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
                 seconds += done.seconds
                 write_atomic(folder / ROWS, to_csv(rows))
-                write_atomic_bytes(folder / STATE, to_bytes(done.state))
                 self._write(folder, about, seconds, finished=False)
+                behind(folder / STATE, packed(done.state))
                 watch.task(done)
         seconds = round(seconds, 3)  # as a later call will read it
         self._write(folder, about, seconds, finished=True)

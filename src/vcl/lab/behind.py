@@ -1,0 +1,55 @@
+"""Large files, written while the work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self, final
+
+from safetensors.torch import save
+from torch import Tensor
+
+from vcl.lab.folder import write_atomic_bytes
+
+SMALL = 2**26
+"""Bytes that are written at once: waiting for them costs nothing."""
+
+
+@final
+class Behind:
+    """Writes tensors to files in the order given, the large ones by a thread of its own.
+
+    Leaving it waits for the last file, also after an error or an interrupt: what was given to it is on disk then.
+    """
+
+    def __init__(self) -> None:
+        self.writer = ThreadPoolExecutor(1)
+        self.last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.writer.shutdown(wait=True)
+        if error is None:
+            self._wait()
+
+    def __call__(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+        """Write ``tensors``, which nobody changes any more; an error in the one before is raised here."""
+        self._wait()
+        small = sum(value.nbytes for value in tensors.values()) < SMALL
+        if small:
+            _write(path, tensors)
+        else:
+            self.last = self.writer.submit(_write, path, tensors)
+
+    def _wait(self) -> None:
+        if self.last is not None:
+            last, self.last = self.last, None
+            last.result()
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    write_atomic_bytes(path, save(dict(tensors)))
