@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import torch
@@ -103,6 +104,9 @@ class Eager:
         return seen
 
 
+RECORDING = Lock()
+
+
 @final
 class Captured:
     """The same step recorded once per batch size as a CUDA graph and replayed: no Python between its kernels."""
@@ -146,7 +150,9 @@ class Captured:
         for generator in self.eager.noise.generators:
             graph.register_generator_state(generator)
         slot = None if index is None else index.clone()
-        with torch.cuda.graph(graph):
+        # Other threads may be at work on streams of their own, but only one records at a time.
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             step = self.eager(slot)
         return graph, slot, step
 

@@ -38,9 +38,9 @@ class Watch(Protocol):
 
 
 @contextmanager
-def watching(console: Console) -> Iterator[Watch]:
-    """Bars if the console is a terminal, lines if not."""
-    if not console.is_terminal:
+def watching(console: Console, lines: bool = False) -> Iterator[Watch]:
+    """Bars if the console is a terminal, lines if not, or if several are at work."""
+    if lines or not console.is_terminal:
         yield _Lines(console)
         return
     columns = (

@@ -16,6 +16,7 @@ def paper(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change one setting of every stream of tasks, as in epochs=20.")
     ] = None,
+    jobs: Annotated[int, typer.Option(help="Streams of tasks learned at once; a GPU has room for several.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Where results are kept; runs/paper-PRESET if left out.")] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
 ) -> None:
@@ -41,9 +42,11 @@ def paper(
         raise unknown("preset", preset, PRESETS)
     if seeds is not None and seeds < 1:
         raise VclError(f"--seeds is {seeds}; give at least 1.")
+    if jobs < 1:
+        raise VclError(f"--jobs is {jobs}; give at least 1.")
     where = out or Path("runs") / f"paper-{known}"
     made_by, changes = command(sys.argv[1:]), tuple(set_ or ())
-    Reproduction(known, seeds, choose_device(device), data, where, made_by, console, changes).run(chosen)
+    Reproduction(known, seeds, choose_device(device), data, where, made_by, console, changes, jobs).run(chosen)
 
 
 def list_items() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 
@@ -20,11 +22,13 @@ from vcl.lab.paper import table
 from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.numbers import claims, numbers
-from vcl.lab.paper.store import Kept, Loaded, Store
+from vcl.lab.paper.store import Kept, Loaded, Store, description, identity
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.results import Row, Summary, methods, read_csv, summarise, to_csv
 from vcl.lab.settings import Preset
+from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import arrays
+from vcl.optimise import Report
 from vcl.rng import Rng
 
 QUICK_SEEDS: Mapping[Preset, int | None] = {"paper": None, "quick": 2, "smoke": None}
@@ -49,11 +53,15 @@ class Reproduction:
     console: Console
     changes: tuple[str, ...] = ()
     """Settings of the user's own, for every stream."""
+    jobs: int = 1
+    """How many parts are computed at once."""
     loaded: dict[str, Loaded] = field(default_factory=dict)
 
     def run(self, items: Sequence[Item]) -> None:
         """Every item in turn; one whose data cannot be had is left out and named at the end."""
         left_out = {}
+        if self.jobs > 1:
+            self._ahead([item for item in items if isinstance(item, StreamItem)])
         for item in items:
             self.console.print(f"{item.name}: {item.about}", highlight=False, soft_wrap=True, style="bold")
             try:
@@ -65,8 +73,23 @@ class Reproduction:
             why = " ".join(dict.fromkeys(left_out.values()))
             raise VclError(f"{', '.join(left_out)} could not be run: {why}")
 
+    def _ahead(self, items: Sequence[StreamItem]) -> None:
+        """Compute what is missing of all ``items``, several parts at once; those without data are left for later."""
+        store, pieces = self._store(), dict[str, Callable[[Report], object]]()
+        for item in items:
+            with suppress(MissingData):
+                for request in item.requests(Context(self.preset, self.data_of)):
+                    plan, data = self.plan_of(request), self.data_of(request.experiment)
+                    called = f"{request.experiment} {request.label or request.method}"
+                    if not store.finished(plan, data):
+                        pieces.setdefault(identity(description(plan, data)), partial(store.stream, plan, data, called))
+        side_by_side(list(pieces.values()), self.jobs, self.device)
+
+    def _store(self) -> Store:
+        return Store(self.out / "parts", self.device, self.command, self.console)
+
     def _item(self, item: Item) -> None:
-        store = Store(self.out / "parts", self.device, self.command, self.console)
+        store = self._store()
         folder = self.out / item.name
         if isinstance(item, TableItem):
             values, lines, figures = self._table_item(item, store, folder)

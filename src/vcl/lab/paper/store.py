@@ -33,6 +33,7 @@ from vcl.lab.results import Row, read_csv, to_csv
 from vcl.lab.runner import run_method
 from vcl.lab.session import device_name
 from vcl.lab.streams import Arrays
+from vcl.optimise import Progress, Report, silent
 
 FORMAT = 1
 """Raised when the same description would give other numbers."""
@@ -122,8 +123,17 @@ class Store:
     def __init__(self, root: Path, device: torch.device, command: str, console: Console) -> None:
         self.root, self.device, self.command, self.console = root, device, command, console
 
-    def stream(self, plan: Plan, data: Loaded) -> Kept:
-        """The rows of a plan with one method: read, gone on with from the last finished task, or computed."""
+    def finished(self, plan: Plan, data: Loaded) -> bool:
+        """Whether there is nothing left to compute."""
+        about = description(plan, data)
+        path = self.root / f"{plan.experiment.name}-{plan.methods[0].name}-{identity(about)}"
+        return bool(self._known(path).get("finished"))
+
+    def stream(self, plan: Plan, data: Loaded, called: str | None = None, beside: Report = silent) -> Kept:
+        """The rows of a plan with one method: read, gone on with from the last finished task, or computed.
+
+        ``called`` is what it goes by where others are at work too, which ``beside`` is told of the epochs for.
+        """
         (entry,) = plan.methods
         about = description(plan, data)
         folder = self._folder(f"{plan.experiment.name}-{entry.name}", about)
@@ -139,9 +149,14 @@ class Store:
             seconds, pictures = known["seconds"], read_pictures(folder / PICTURES)[: state.t]
             self._say(f"{folder.name}: goes on after task {state.t}")
         self._write(folder, about, seconds, finished=False)
-        with watching(self.console) as watch, Behind() as behind:
+        with watching(self.console, lines=called is not None) as watch, Behind() as behind:
+
+            def report(epoch: Progress) -> None:
+                watch.epoch(epoch)
+                beside(epoch)
+
             watch.begin(entry.name, plan.settings_of(entry).tasks)
-            for done in run_method(plan, entry, data.arrays, watch.epoch, state, self._say):
+            for done in run_method(plan, entry, data.arrays, report, state, self._say):
                 rows += done.rows
                 if done.pictures is not None:
                     pictures.append(done.pictures)
@@ -150,7 +165,7 @@ class Store:
                 write_atomic(folder / ROWS, to_csv(rows))
                 self._write(folder, about, seconds, finished=False)
                 behind(folder / STATE, packed(done.state))
-                watch.task(done)
+                watch.task(done if called is None else done._replace(method=called))
         seconds = round(seconds, 3)  # as a later call will read it
         self._write(folder, about, seconds, finished=True)
         (folder / STATE).unlink(missing_ok=True)

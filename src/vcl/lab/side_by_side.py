@@ -1,0 +1,60 @@
+"""Several pieces of work at once: on a GPU each on a stream of its own, on a CPU each with its share of the threads.
+
+One stack of runs seldom fills a GPU: between small kernels, and at the end of each, much of it waits. Work on another
+stream goes on there. Nothing is shared by the pieces but the device, so their numbers are those of one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from threading import Event
+
+import torch
+
+from vcl.optimise import Progress, Report
+
+
+class StoppedError(Exception):
+    """Ends a piece of work at the end of an epoch, because another one failed or somebody interrupted."""
+
+
+def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device: torch.device) -> None:
+    """Do all of ``pieces``, up to ``jobs`` at once, each of which must tell the report that it is given of its epochs.
+
+    The first error ends them all and is raised; what a piece has written by then stays.
+    """
+    stop, threads = Event(), max(1, torch.get_num_threads() // jobs)
+
+    def report(progress: Progress) -> None:
+        if stop.is_set():
+            raise StoppedError
+
+    def do(piece: Callable[[Report], object]) -> None:
+        with _share(device, threads):
+            piece(report)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(do, piece) for piece in pieces]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+
+
+@contextmanager
+def _share(device: torch.device, threads: int) -> Iterator[None]:
+    """A stream of its own, or so many of the CPU's threads."""
+    if device.type == "cuda":
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
+            yield
+        stream.synchronize()
+        return
+    torch.set_num_threads(threads)  # of what is called from here: every caller has a number of its own
+    yield

@@ -1,0 +1,90 @@
+"""Pieces of work at once: all are done, an error stops them all, and numbers are those of one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Barrier, get_ident
+
+import pytest
+import torch
+from lab_made import alone, call, fault
+
+from vcl.errors import VclError
+from vcl.lab.datasets import load
+from vcl.lab.paper import reproduce
+from vcl.lab.results import read_csv
+from vcl.lab.side_by_side import StoppedError, side_by_side
+from vcl.optimise import Progress, Report
+
+CPU = torch.device("cpu")
+EPOCH = Progress("a fit", 1, 2, torch.zeros(1))
+
+
+def test_all_pieces_are_done_as_many_at_once_as_there_are_jobs() -> None:
+    meet, done = Barrier(3, timeout=20), list[tuple[int, int]]()
+
+    def piece(number: int, report: Report) -> None:
+        meet.wait()  # passes only when three are here at once
+        report(EPOCH)
+        done.append((number, get_ident()))
+
+    side_by_side([lambda report, n=n: piece(n, report) for n in range(6)], 3, CPU)  # type: ignore[misc]
+    assert sorted(number for number, _ in done) == list(range(6))
+    assert len({thread for _, thread in done}) == 3
+
+
+def test_an_error_stops_the_others_at_their_next_epoch_and_is_raised() -> None:
+    meet, seen = Barrier(2, timeout=20), list[str]()
+
+    def fails(report: Report) -> None:
+        meet.wait()
+        raise VclError("this one cannot go on.")
+
+    def goes_on(report: Report) -> None:
+        meet.wait()
+        try:
+            while True:
+                report(EPOCH)
+        except StoppedError:
+            seen.append("stopped")
+            raise
+
+    def never(report: Report) -> None:
+        seen.append("begun")
+
+    with pytest.raises(VclError, match="this one cannot go on"):
+        side_by_side([fails, goes_on, never], 2, CPU)
+    # The third may have taken the place of the first before it was called off, but nothing waits for ever.
+    assert "stopped" in seen
+
+
+def test_each_piece_has_its_share_of_the_threads() -> None:
+    mine, shares = torch.get_num_threads(), list[int]()
+    side_by_side([lambda report: shares.append(torch.get_num_threads())] * 4, 2, CPU)
+    assert shares == [max(1, mine // 2)] * 4
+    assert torch.get_num_threads() == mine
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = alone(tmp_path, monkeypatch)
+    digits = load("digits")
+    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
+    return folder
+
+
+def test_items_computed_side_by_side_have_the_same_numbers(here: Path) -> None:
+    smoke = "--preset smoke --device cpu"
+    for jobs in (1, 3):
+        result = call(f"paper fig4 lambda-split {smoke} --jobs {jobs} --out out{jobs}")
+        assert result.exit_code == 0, result.output
+    assert "split-mnist vcl-random: task 2 of 2" in result.output
+    for name in ("fig4", "lambda-split"):
+        one, three = (read_csv(here / f"out{jobs}" / name / "rows.csv") for jobs in (1, 3))
+        assert one == three
+    again = call(f"paper fig4 {smoke} --jobs 3 --out out3")
+    assert "task 2 of 2" not in again.output, "what is finished is not computed again"
+
+
+def test_jobs_below_one_are_refused(here: Path) -> None:
+    assert fault("paper fig4 --preset smoke --jobs 0") == "--jobs is 0; give at least 1."
