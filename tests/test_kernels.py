@@ -17,6 +17,7 @@ from vcl.gaussian import Gaussian, KlTo, standard_normal
 from vcl.layout import Layout
 from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network, mlp
+from vcl.noise import Key
 from vcl.pixels import BernoulliPixels
 from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
@@ -251,6 +252,38 @@ def test_the_fused_gradient_of_a_perceptron_is_torchs(
     elbo = Elbo(model, prior, draws, estimator)
     noise = torch.randn(runs, elbo.noise(data), generator=g, device="cuda")
     ours, torchs = elbo.gradient(at, data, 1000, noise), by_autograd(elbo, at, data, 1000, noise)
+    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
+    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
+        scale = other.abs().max()
+        torch.testing.assert_close(mine / scale, other / scale, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [(13, 7, 10, 3), (784, 100, 100, 10)])
+@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 10), (3, 4)])
+def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
+    units: tuple[int, ...], runs: int, draws: int
+) -> None:
+    """The noise is had as what weights of mean 0 and variance 1 are drawn as; torch's gradient with it is ours."""
+    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
+    prior = model.prior({"all": units[-1]}).to("cuda").expand(runs)
+    g = torch.Generator("cuda").manual_seed(0)
+    at = tuple(torch.randn(prior.mean.shape, generator=g, device="cuda") * 0.1 - shift for shift in (0, 5))
+    y = torch.randint(0, units[-1], (40,), generator=g, device="cuda")
+    data = dataset(torch.rand(40, units[0], generator=g, device="cuda"), y, runs=runs)
+    key = Key(torch.arange(7, 7 + runs, device="cuda"), torch.tensor(3, device="cuda"))
+    size, first = prior.layout.size, units[0] * units[1]
+    pieces = [torch.empty(runs, draws, part, device="cuda") for part in (first, size - first)]
+    zero, blocks = torch.zeros(runs, size, device="cuda"), -(-size // 1024)
+    kernels.perceptron.draw[(runs * blocks,)](
+        *pieces, zero, zero, *key, size, first, size - first, 0, blocks, draws, SEEDED=True, BLOCK=1024
+    )
+    noise = torch.cat(pieces, -1)
+    assert abs(noise.mean()) < 6 / noise.numel() ** 0.5
+    assert noise.std() == pytest.approx(1, abs=6 / noise.numel() ** 0.5)
+    elbo = Elbo(model, prior, draws, "weights")
+    assert elbo.seeded(data)
+    padded = torch.nn.functional.pad(noise, (0, elbo.noise(data) // draws - size)).flatten(1)
+    ours, torchs = elbo.gradient_from(at, data, 1000, key), by_autograd(elbo, at, data, 1000, padded)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
     for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
         scale = other.abs().max()

@@ -21,6 +21,7 @@ from vcl.data import Data, as_input, weight_of_each
 from vcl.forward import Estimator
 from vcl.kernels import perceptron as on
 from vcl.layout import Layout
+from vcl.noise import Key
 from vcl.perceptron import Perceptron
 from vcl.rows import TINY
 
@@ -83,16 +84,20 @@ def bound_gradient(
     p: Moments,
     batch: Data,
     total: int,
-    noise: Tensor,
+    noise: Tensor | Key,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """L(q) = sum_n E_q log p(y^(n) | theta, x^(n)) - KL(q || p) of each run [R], and its gradient in q, twice [R, D].
 
-    See :func:`suits`. The noise [R, K] is used as the general way uses it.
+    See :func:`suits`. The noise [R, K] is used as the general way uses it. Drawn weights can have their noise made
+    where it is used, of a key: that of all draws is as large as all of them, and is then never written or read.
     """
-    way = _by_weights if estimator == "weights" else _by_local
-    x, y, tape = as_input(batch.x).flatten(2), batch.y.contiguous(), noise.view(len(noise), draws, -1)
+    x, y, weight = as_input(batch.x).flatten(2), batch.y.contiguous(), weight_of_each(batch.size, total)
     x = x if x[0].is_contiguous() else x.contiguous()
-    return way(_sizes(net, layout), q, p, x, y, tape, weight_of_each(batch.size, total))
+    sizes = _sizes(net, layout)
+    if isinstance(noise, Key):
+        return _by_weights(sizes, q, p, x, y, noise, draws, weight)
+    tape, way = noise.view(len(noise), draws, -1), _by_weights if estimator == "weights" else _by_local
+    return way(sizes, q, p, x, y, tape, draws, weight)
 
 
 def _sizes(net: Perceptron, layout: Layout) -> Sizes:
@@ -101,12 +106,14 @@ def _sizes(net: Perceptron, layout: Layout) -> Sizes:
 
 
 def _by_weights(
-    sizes: Sizes, q: Moments, p: Moments, x: Tensor, y: Tensor, noise: Tensor, weight: float
+    sizes: Sizes, q: Moments, p: Moments, x: Tensor, y: Tensor, given: Tensor | Key, draws: int, weight: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """By S draws of theta: x [R, B, inputs]; y [R, B]; noise [R, S, D]; each example counts ``weight`` times."""
+    """By S draws of theta: x [R, B, inputs]; y [R, B]; noise [R, S, D], or its key; an example counts ``weight``."""
     mean, log_var = q
-    (runs, rows, width), draws, size = x.shape, noise.shape[1], mean.shape[1]
-    units, apart = sizes.units[1], _apart(noise)
+    (runs, rows, width), size, units = x.shape, mean.shape[1], sizes.units[1]
+    seeded = isinstance(given, Key)
+    noise = given if isinstance(given, Key) else (given, given)
+    apart = 0 if isinstance(given, Key) else _apart(given)
     g_mean, g_log_var = torch.empty_like(mean), torch.empty_like(mean)
 
     def new(*shape: int) -> Tensor:
@@ -119,8 +126,8 @@ def _by_weights(
         part = g.numel() // (runs * draws * tiles)
         blocks = _pieces(part, CUT["gather"]["BLOCK"])
         on.gather[(runs * blocks,)](
-            g_mean, g_log_var, kl, g, *q, *p, noise, size, first, part, p[0].stride(0), p[1].stride(0), apart, blocks,
-            kl.shape[1], done, draws, tiles, **CUT["gather"],
+            g_mean, g_log_var, kl, g, *q, *p, *noise, size, first, part, p[0].stride(0), p[1].stride(0), apart, blocks,
+            kl.shape[1], done, draws, tiles, SEEDED=seeded, **CUT["gather"],
         )  # fmt: skip
         done += blocks
 
@@ -129,8 +136,9 @@ def _by_weights(
     first, rest = new(shared), new(rest_apart)
     blocks = _pieces(size, CUT["draw"]["BLOCK"])
     on.draw[(runs * blocks,)](
-        first, rest, mean, log_var, noise, size, shared, rest_apart, apart, blocks, draws, **CUT["draw"]
-    )
+        first, rest, mean, log_var, *noise, size, shared, rest_apart, apart, blocks, draws,
+        SEEDED=seeded, **CUT["draw"],
+    )  # fmt: skip
 
     # One product a run: the units of all its draws stand side by side.
     a = torch.bmm(x, first.view(runs, draws * units, width).mT)
@@ -176,11 +184,11 @@ def _by_weights(
 
 
 def _by_local(
-    sizes: Sizes, q: Moments, p: Moments, x: Tensor, y: Tensor, noise: Tensor, weight: float
+    sizes: Sizes, q: Moments, p: Moments, x: Tensor, y: Tensor, noise: Tensor, draws: int, weight: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """By local reparameterisation: noise [R, S, B x units of every layer]."""
     mean, log_var = q
-    (runs, rows, width), draws, size = x.shape, noise.shape[1], mean.shape[1]
+    (runs, rows, width), size = x.shape, mean.shape[1]
     units, precision, apart = sizes.units[1], _precision(), _apart(noise)
     g_mean, g_log_var, var = torch.empty_like(mean), torch.empty_like(mean), log_var.exp()
     tape = list(accumulate((rows * after for after in sizes.units[1:]), initial=0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor
@@ -36,6 +36,13 @@ class TorchNoise:
         return draw_noise(size, self.generators, self.like)
 
 
+class Key(NamedTuple):
+    """What noise follows from: the seeds of the runs [R] and the number of the step [], int64 on the device."""
+
+    seeds: Tensor
+    step: Tensor
+
+
 @final
 class KernelNoise:
     """On a GPU, by one kernel for all runs: Philox, counted by (seed of the run; step, place)."""
@@ -48,8 +55,12 @@ class KernelNoise:
 
     def draw(self, size: int) -> Tensor:
         """The next standard normals [R, size]."""
+        return kernels.normal(*self.key(), size)
+
+    def key(self) -> Key:
+        """For kernels that make the next noise by themselves."""
         self.step.add_(1)
-        return kernels.normal(self.seeds, self.step, size)
+        return Key(self.seeds, self.step)
 
 
 def make_noise(rng: Rng, like: Tensor) -> Noise:

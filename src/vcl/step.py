@@ -13,7 +13,7 @@ from torch import Tensor
 from vcl import kernels
 from vcl.adam import make_adam
 from vcl.data import Data
-from vcl.noise import make_noise
+from vcl.noise import KernelNoise, Key, make_noise
 from vcl.rng import Rng
 
 
@@ -50,6 +50,19 @@ class Differentiated(Objective, Protocol):
 
 Gradient = Callable[[tuple[Tensor, ...], Data, int, Tensor], Step]
 """From parameters, a batch, the number of all examples and noise to the estimate and its gradient."""
+
+
+@runtime_checkable
+class Seeded(Objective, Protocol):
+    """An objective whose kernels can make their noise by themselves."""
+
+    def seeded(self, batch: Data) -> bool:
+        """Whether they can for such batches."""
+        ...
+
+    def gradient_from(self, parameters: tuple[Tensor, ...], batch: Data, total: int, key: Key) -> Step:
+        """The estimate and its gradient, with the noise that follows from ``key``."""
+        ...
 
 
 def gradient_of(objective: Objective) -> Gradient:
@@ -98,10 +111,15 @@ class Eager:
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
         batch = self.data if index is None else gather(self.data, index)
-        noise = self.noise.draw(self.objective.noise(batch))
-        seen = self.gradient(self.parameters, batch, self.data.size, noise)
+        seen = self._seen(batch)
         self.adam.step(seen.gradients)
         return seen
+
+    def _seen(self, batch: Data) -> Step:
+        objective, total = self.objective, self.data.size
+        if isinstance(self.noise, KernelNoise) and isinstance(objective, Seeded) and objective.seeded(batch):
+            return objective.gradient_from(self.parameters, batch, total, self.noise.key())
+        return self.gradient(self.parameters, batch, total, self.noise.draw(objective.noise(batch)))
 
 
 RECORDING = Lock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from os import environ
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from vcl.kernels.base import BLOCK, blocks_of, triton
 if triton is not None:
     tl: Any = import_module("triton.language")
     libdevice: Any = import_module("triton.language.extra.libdevice")
+    SHORT = tl.constexpr(environ.get("TRITON_INTERPRET") != "1")  # Triton's interpreter has no short functions
 
     @triton.jit
     def _pair(a, b):
@@ -20,17 +22,27 @@ if triton is not None:
         # -pi to pi, where the device's short sine and cosine are off by less than 2^-21.
         r = tl.sqrt(-2.0 * tl.log((a.to(tl.float32) + 0.5) * 2.0**-32))
         angle = b.to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09  # pi / 2^31
-        return r * libdevice.fast_sinf(angle), r * libdevice.fast_cosf(angle)
+        if SHORT:
+            one, two = r * libdevice.fast_sinf(angle), r * libdevice.fast_cosf(angle)
+        else:
+            one, two = r * tl.sin(angle), r * tl.cos(angle)
+        return one, two
+
+    @triton.jit
+    def four_normals(seed, step, place, group):
+        # Philox: four for every (seed; place, step, group).
+        place = place.to(tl.uint32)
+        none = place * 0
+        a, b, c, d = tl.philox(seed, place, none + step.to(tl.uint32), none + group, none)
+        one, two = _pair(a, b)
+        three, four = _pair(c, d)
+        return one, two, three, four
 
     @triton.jit
     def _normal(noise, seeds, step, size, quarter, blocks, BLOCK: tl.constexpr):
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        place = at.to(tl.uint32)
-        counted = tl.load(step).to(tl.uint32) + place * 0
-        a, b, c, d = tl.philox(tl.load(seeds + run), place, counted, place * 0, place * 0)
-        one, two = _pair(a, b)
-        three, four = _pair(c, d)
+        one, two, three, four = four_normals(tl.load(seeds + run), tl.load(step), at, 0)
         first = noise + run * size
         tl.store(first + at, one, at < quarter)
         tl.store(first + quarter + at, two, (at < quarter) & (quarter + at < size))

@@ -12,6 +12,8 @@ from typing import Any
 from vcl.kernels.base import triton
 
 if triton is not None:
+    from vcl.kernels.inputs import four_normals
+
     tl: Any = import_module("triton.language")
 
     @triton.jit
@@ -30,21 +32,44 @@ if triton is not None:
     # [R, S, Q]. Gradients come in pieces of theta [R, S, T, part], to be summed over draws and over T tiles of rows.
     # The last hidden layer's bias, the head's weight and its bias stand next to each other: they are the ``tail``.
 
+    # Noise comes from a tape [R, S, D], or (SEEDED) is made where it is used, the same each time: of the run's seed,
+    # the step, the place in theta and the draw, four draws at once.
+
+    @triton.jit
+    def _noise(noise, step, run, at, inside, draw, draws, apart, SEEDED: tl.constexpr):
+        # Of four draws from ``draw`` on; what is beyond the last one is not used.
+        if SEEDED:
+            one, two, three, four = four_normals(tl.load(noise + run), tl.load(step), at, draw // 4)
+        else:
+            left, row = at * 0 + (draws - draw), noise + (run * draws + draw) * apart + at
+            one = tl.load(row, inside, other=0.0)
+            two = tl.load(row + apart, inside & (left > 1), other=0.0)
+            three = tl.load(row + 2 * apart, inside & (left > 2), other=0.0)
+            four = tl.load(row + 3 * apart, inside & (left > 3), other=0.0)
+        return one, two, three, four
+
+    @triton.jit
+    def _keep(first, rest, theta, row, at, inside, first_size, rest_apart):
+        tl.store(first + row * first_size + at, theta, inside & (at < first_size))
+        tl.store(rest + row * rest_apart + at - first_size, theta, inside & (at >= first_size))
+
     @triton.jit
     def draw(
-        first, rest, mean, log_var, noise, size, first_size, rest_apart, noise_apart, blocks, draws,
-        BLOCK: tl.constexpr,
+        first, rest, mean, log_var, noise, step, size, first_size, rest_apart, noise_apart, blocks, draws,
+        SEEDED: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
         inside = at < size
         mu = tl.load(mean + run * size + at, inside)
         sigma = tl.exp(0.5 * tl.load(log_var + run * size + at, inside))
-        for draw in range(draws):
-            row = run * draws + draw
-            theta = mu + sigma * tl.load(noise + row * noise_apart + at, inside)
-            tl.store(first + row * first_size + at, theta, at < first_size)
-            tl.store(rest + row * rest_apart + at - first_size, theta, inside & (at >= first_size))
+        for draw in range(0, draws, 4):
+            one, two, three, four = _noise(noise, step, run, at, inside, draw, draws, noise_apart, SEEDED)
+            left, row = at * 0 + (draws - draw), run * draws + draw
+            _keep(first, rest, mu + sigma * one, row, at, inside, first_size, rest_apart)
+            _keep(first, rest, mu + sigma * two, row + 1, at, inside & (left > 1), first_size, rest_apart)
+            _keep(first, rest, mu + sigma * three, row + 2, at, inside & (left > 2), first_size, rest_apart)
+            _keep(first, rest, mu + sigma * four, row + 3, at, inside & (left > 3), first_size, rest_apart)
 
     @triton.jit
     def _less_kl(g_mean, g_log_var, kl, mean, log_var, p_mean, p_log_var, plain, along, run, at, inside, size,
@@ -62,8 +87,8 @@ if triton is not None:
 
     @triton.jit
     def gather(
-        g_mean, g_log_var, kl, g, mean, log_var, p_mean, p_log_var, noise, size, first, part, p_mean_apart, p_var_apart,
-        noise_apart, blocks, kl_apart, kl_first, draws, tiles, BLOCK: tl.constexpr,
+        g_mean, g_log_var, kl, g, mean, log_var, p_mean, p_log_var, noise, step, size, first, part, p_mean_apart,
+        p_var_apart, noise_apart, blocks, kl_apart, kl_first, draws, tiles, SEEDED: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         # From gradients in theta [R, S, T, part]: sum_s g and sum_s g * noise * sigma / 2, from ``first`` on.
         run = (tl.program_id(0) // blocks).to(tl.int64)
@@ -71,13 +96,17 @@ if triton is not None:
         inside = at < part
         plain = tl.zeros((BLOCK,), tl.float32)
         along = tl.zeros((BLOCK,), tl.float32)
-        for draw in range(draws):
-            row = run * draws + draw
-            up = tl.zeros((BLOCK,), tl.float32)
+        for draw in range(0, draws, 4):
+            one, two, three, four = _noise(noise, step, run, first + at, inside, draw, draws, noise_apart, SEEDED)
+            left = at * 0 + (draws - draw)
             for tile in range(tiles):
-                up += tl.load(g + (row * tiles + tile) * part + at, inside, other=0.0)
-            plain += up
-            along += up * tl.load(noise + row * noise_apart + first + at, inside, other=0.0)
+                up = g + ((run * draws + draw) * tiles + tile) * part + at
+                a = tl.load(up, inside, other=0.0)
+                b = tl.load(up + tiles * part, inside & (left > 1), other=0.0)
+                c = tl.load(up + 2 * tiles * part, inside & (left > 2), other=0.0)
+                d = tl.load(up + 3 * tiles * part, inside & (left > 3), other=0.0)
+                plain += (a + b) + (c + d)
+                along += (a * one + b * two) + (c * three + d * four)
         sigma = tl.exp(0.5 * tl.load(log_var + run * size + first + at, inside, other=0.0))
         _less_kl(
             g_mean, g_log_var, kl, mean, log_var, p_mean, p_log_var, plain, 0.5 * along * sigma, run, first + at,

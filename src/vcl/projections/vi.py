@@ -17,6 +17,7 @@ from vcl.fused import bound_gradient
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
 from vcl.models.base import Model, as_perceptron, held, points, spread
+from vcl.noise import Key
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
 from vcl.perceptron import Perceptron, Workspace, fit_gradient
 from vcl.places import pieces
@@ -90,21 +91,38 @@ class Elbo:
         net, how = self.perceptron(mean, batch), (self.layout, self.estimator, self.draws)
         g_rest: list[Tensor] = []
         if net is not None and mean.is_cuda:
-            q, p = (mean, log_var), self.kl.moments
-            value, g_mean, g_log_var = bound_gradient(net, *how, q, p, batch, total, noise)
+            return self.by_kernels(net, parameters, batch, total, noise)
+        var, held = None, slice(self.held.size)
+        if net is not None:
+            found = fit_gradient(net, *how, mean, log_var, batch, total, noise, self.workspace)
+            value, g_mean, g_log_var, var = found
         else:
-            var, held = None, slice(self.held.size)
-            if net is not None:
-                found = fit_gradient(net, *how, mean, log_var, batch, total, noise, self.workspace)
-                value, g_mean, g_log_var, var = found
-            else:
-                value, (g_mean, g_log_var, *g_rest) = self.by_torch((mean, log_var, *rest), batch, total, noise)
-            var = None if var is None else var[:, held]
-            value = value - self.kl.taken_from(
-                mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held], var
-            )
+            value, (g_mean, g_log_var, *g_rest) = self.by_torch((mean, log_var, *rest), batch, total, noise)
+        var = None if var is None else var[:, held]
+        value = value - self.kl.taken_from(mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held], var)
         g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
         return Step(value, (g_mean, g_log, *g_rest))
+
+    def seeded(self, batch: Data) -> bool:
+        """Whether weights are drawn by kernels that make their own noise."""
+        drawn = self.estimator == "weights" and self.previous.mean.is_cuda
+        return drawn and self.perceptron(self.previous.mean, batch) is not None
+
+    def gradient_from(self, parameters: tuple[Tensor, ...], batch: Data, total: int, key: Key) -> Step:
+        """L(q) and its gradient, where :meth:`seeded`."""
+        net = self.perceptron(parameters[0], batch)
+        assert net is not None
+        return self.by_kernels(net, parameters, batch, total, key)
+
+    def by_kernels(
+        self, net: Perceptron, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key
+    ) -> Step:
+        """L(q) and its gradient on a CUDA device."""
+        mean, log = parameters
+        q = mean, log if self.climbs == "log_var" else 2 * log
+        how = self.layout, self.estimator, self.draws
+        value, g_mean, g_log_var = bound_gradient(net, *how, q, self.kl.moments, batch, total, noise)
+        return Step(value, (g_mean, g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)))
 
     def perceptron(self, mean: Tensor, batch: Data) -> Perceptron | None:
         """The perceptron whose gradient is written out, if the model is one on batches like this; found once."""
