@@ -32,11 +32,11 @@ CUT: dict[str, dict[str, int]] = {
     "draw": {"BLOCK": 1024, "num_warps": 4},
     "gather": {"BLOCK": 512, "num_warps": 4},
     "rectify": {"ROWS": 32, "num_warps": 8},
-    "head": {"ROWS": 64, "num_warps": 4},
+    "head": {"ROWS": 64, "num_warps": 8},
     "mask": {"ROWS": 16, "num_warps": 8},
     "moments": {"ROWS": 64, "STEP": 32, "OUT": 32, "num_warps": 4},
     "spread": {"ROWS": 16, "num_warps": 8},
-    "head_local": {"ROWS": 32, "num_warps": 4},
+    "head_local": {"ROWS": 32, "num_warps": 8},
     "back_local": {"ROWS": 16, "num_warps": 8},
     "add": {"BLOCK": 128, "num_warps": 4},
 }
@@ -142,7 +142,9 @@ def _by_weights(
 
     # One product a run: the units of all its draws stand side by side.
     a = torch.bmm(x, first.view(runs, draws * units, width).mT)
-    order = (rows * draws * units, units, draws * units)
+    # How far runs, draws and rows of a are apart, counted in rows of units: as the product left them, or in order.
+    wide, narrow = (rows * draws, 1, draws), (draws * rows, rows, 1)
+    order = wide
     hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
     weights: dict[int, Tensor] = {}
     h: dict[int, Tensor] = {}
@@ -150,21 +152,21 @@ def _by_weights(
     for layer, (before, after) in hidden:
         h[layer] = new(rows, before)
         on.rectify[(runs * draws * tiles,)](
-            h[layer], a, rest, *order, rest_apart, sizes.biases[layer - 1] - shared, draws, rows, tiles, before,
-            OUT=_wide(before), **CUT["rectify"],
+            h[layer], a, rest, *order, rest_apart, sizes.biases[layer - 1] - shared, draws, rows, tiles,
+            UNITS=before, OUT=_wide(before), **CUT["rectify"],
         )  # fmt: skip
         at = sizes.weights[layer] - shared
         weights[layer] = rest[..., at : at + before * after].view(runs * draws, after, before)
         a = torch.bmm(h[layer].flatten(0, 1), weights[layer].mT)
-        order = (draws * rows * after, rows * after, after)
+        order = narrow
 
     before, classes = sizes.layers[-1]
     tiles = _pieces(rows, CUT["head"]["ROWS"])
     log_lik, g_tail = new(tiles), new(tiles, before + classes * before + classes)
     tail = sizes.biases[-2]
     on.head[(runs * draws * tiles,)](
-        log_lik, g_tail, a, rest, y, *order, rest_apart, tail - shared, draws, rows, tiles, before, classes,
-        weight / draws, IN=_wide(before), OUT=_wide(classes), PRECISION=_precision(), **CUT["head"],
+        log_lik, g_tail, a, rest, y, *order, rest_apart, tail - shared, draws, rows, tiles, weight / draws,
+        UNITS=before, CLASSES=classes, IN=_wide(before), OUT=_wide(classes), PRECISION=_precision(), **CUT["head"],
     )  # fmt: skip
     gather(g_tail, tail, tiles)
     tiles = _pieces(rows, CUT["mask"]["ROWS"])
@@ -173,10 +175,9 @@ def _by_weights(
         gather(torch.bmm(g.mT, h[layer].flatten(0, 1)), sizes.weights[layer], 1)
         g_h = torch.bmm(g, weights[layer])
         a, g_bias = new(rows, before), new(tiles, before)
-        wide = (rows * draws * units, units, draws * units)
-        order = wide if layer == 1 else (draws * rows * before, rows * before, before)
+        order = wide if layer == 1 else narrow
         on.mask[(runs * draws * tiles,)](
-            a, g_bias, g_h, h[layer], *order, draws, rows, tiles, before, OUT=_wide(before), **CUT["mask"]
+            a, g_bias, g_h, h[layer], *order, draws, rows, tiles, UNITS=before, OUT=_wide(before), **CUT["mask"]
         )
         gather(g_bias, sizes.biases[layer - 1], tiles)
     gather(torch.bmm(a.view(runs, rows, draws * units).mT, x), 0, 1)
@@ -216,8 +217,8 @@ def _by_local(
     m, s = new(rows, units), new(rows, units)
     row_tiles, tiles = _pieces(rows, CUT["moments"]["ROWS"]), _pieces(units, CUT["moments"]["OUT"])
     on.moments[(runs * row_tiles * tiles,)](
-        m, s, x, mean, var, x.stride(0), size, sizes.biases[0], rows, row_tiles, tiles, width, units, TINY,
-        PRECISION=precision, **CUT["moments"],
+        m, s, x, mean, var, x.stride(0), size, sizes.biases[0], rows, row_tiles, tiles, width, TINY,
+        UNITS=units, PRECISION=precision, **CUT["moments"],
     )  # fmt: skip
     hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
     h: dict[int, tuple[Tensor, ...]] = {}
@@ -225,10 +226,10 @@ def _by_local(
     for layer, (before, _) in hidden:
         found, square = new(draws * rows, before), new(draws * rows, before)
         std = s if layer == 1 else new(draws * rows, before)
-        strides = (rows * before, 0) if layer == 1 else (draws * rows * before, rows * before)
+        strides = (rows, 0) if layer == 1 else (draws * rows, rows)
         on.spread[(runs * draws * tiles,)](
             found, square, std, m, s, mean, var, noise, *strides, size, sizes.biases[layer - 1], tape[layer - 1],
-            apart, draws, rows, tiles, before, TINY, FIRST=layer == 1, OUT=_wide(before), **CUT["spread"],
+            apart, draws, rows, tiles, TINY, FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["spread"],
         )  # fmt: skip
         W, V = block(mean, layer), block(var, layer)
         h[layer] = found, square, std, W, V
@@ -240,7 +241,7 @@ def _by_local(
     log_lik, g_tail, v_tail = new(draws, tiles), new(draws, tiles, part), new(draws, tiles, part)
     on.head_local[(runs * draws * tiles,)](
         log_lik, g_tail, v_tail, m, s, mean, var, noise, y, size, sizes.biases[-2], tape[-3], tape[-2], apart,
-        draws, rows, tiles, before, classes, weight / draws, TINY,
+        draws, rows, tiles, weight / draws, TINY, UNITS=before, CLASSES=classes,
         IN=_wide(before), OUT=_wide(classes), PRECISION=precision, **CUT["head_local"],
     )  # fmt: skip
     add(g_tail, v_tail, sizes.biases[-2], draws * tiles)
@@ -253,8 +254,8 @@ def _by_local(
         m, s = (new(rows, before), new(rows, before)) if layer == 1 else (g_h, g_square)
         g_bias, v_bias = new(tiles, before), new(tiles, before)
         on.back_local[(runs * tiles,)](
-            m, s, g_bias, v_bias, g_h, g_square, found, std, noise, tape[layer - 1], apart, draws, rows, tiles, before,
-            FIRST=layer == 1, OUT=_wide(before), **CUT["back_local"],
+            m, s, g_bias, v_bias, g_h, g_square, found, std, noise, tape[layer - 1], apart, draws, rows, tiles,
+            FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["back_local"],
         )  # fmt: skip
         add(g_bias, v_bias, sizes.biases[layer - 1], tiles)
     add(torch.bmm(m.mT, x), torch.bmm(s.mT, x.square()), 0, 1)

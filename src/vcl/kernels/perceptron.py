@@ -49,9 +49,10 @@ if triton is not None:
         return one, two, three, four
 
     @triton.jit
-    def _keep(first, rest, theta, row, at, inside, first_size, rest_apart):
-        tl.store(first + row * first_size + at, theta, inside & (at < first_size))
-        tl.store(rest + row * rest_apart + at - first_size, theta, inside & (at >= first_size))
+    def _keep(first, rest, theta, row, at, live, size, first_size, rest_apart):
+        # The mask of the first piece knows nothing of ``size``, so that it allows to write four values at once.
+        tl.store(first + row * first_size + at, theta, live & (at < first_size))
+        tl.store(rest + row * rest_apart + at - first_size, theta, live & (at >= first_size) & (at < size))
 
     @triton.jit
     def draw(
@@ -66,10 +67,10 @@ if triton is not None:
         for draw in range(0, draws, 4):
             one, two, three, four = _noise(noise, step, run, at, inside, draw, draws, noise_apart, SEEDED)
             left, row = at * 0 + (draws - draw), run * draws + draw
-            _keep(first, rest, mu + sigma * one, row, at, inside, first_size, rest_apart)
-            _keep(first, rest, mu + sigma * two, row + 1, at, inside & (left > 1), first_size, rest_apart)
-            _keep(first, rest, mu + sigma * three, row + 2, at, inside & (left > 2), first_size, rest_apart)
-            _keep(first, rest, mu + sigma * four, row + 3, at, inside & (left > 3), first_size, rest_apart)
+            _keep(first, rest, mu + sigma * one, row, at, left > 0, size, first_size, rest_apart)
+            _keep(first, rest, mu + sigma * two, row + 1, at, left > 1, size, first_size, rest_apart)
+            _keep(first, rest, mu + sigma * three, row + 2, at, left > 2, size, first_size, rest_apart)
+            _keep(first, rest, mu + sigma * four, row + 3, at, left > 3, size, first_size, rest_apart)
 
     @triton.jit
     def _less_kl(g_mean, g_log_var, kl, mean, log_var, p_mean, p_log_var, plain, along, run, at, inside, size,
@@ -115,72 +116,74 @@ if triton is not None:
 
     @triton.jit
     def rectify(
-        h, a, theta, a_run, a_draw, a_row, rest, bias_at, draws, rows, tiles, units,
-        ROWS: tl.constexpr, OUT: tl.constexpr,
+        h, a, theta, a_run, a_draw, a_row, rest, bias_at, draws, rows, tiles,
+        UNITS: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
     ):  # fmt: skip
-        # h = max(a + b, 0), from any order of runs, draws and rows to [R, S, B, units].
+        # h = max(a + b, 0), from any order of runs, draws and rows to [R, S, B, UNITS].
         draw = (tl.program_id(0) // tiles).to(tl.int64)
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         o = tl.arange(0, OUT)
-        inside = (row < rows)[:, None] & (o < units)[None, :]
-        at = a + (draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row + o[None, :]
-        bias = tl.load(theta + draw * rest + bias_at + o, o < units, other=0.0)
-        to = h + (draw * rows + row[:, None]) * units + o[None, :]
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        at = a + ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + o[None, :]
+        bias = tl.load(theta + draw * rest + bias_at + o, o < UNITS, other=0.0)
+        to = h + (draw * rows + row[:, None]) * UNITS + o[None, :]
         tl.store(to, tl.maximum(tl.load(at, inside, other=0.0) + bias[None, :], 0.0), inside)
 
     @triton.jit
     def head(
-        log_lik, g_tail, a, theta, y, a_run, a_draw, a_row, rest, tail_at, draws, rows, tiles, units, classes, scale,
-        ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
+        log_lik, g_tail, a, theta, y, a_run, a_draw, a_row, rest, tail_at, draws, rows, tiles, scale,
+        UNITS: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+        PRECISION: tl.constexpr,
     ):  # fmt: skip
         # From the last hidden layer's a (without its bias) to log p, and back; the gradient is written over a.
         draw = (tl.program_id(0) // tiles).to(tl.int64)
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         i, o = tl.arange(0, IN), tl.arange(0, OUT)
-        known = (o < classes)[:, None] & (i < units)[None, :]
-        inside = (row < rows)[:, None] & (i < units)[None, :]
+        known = (o < CLASSES)[:, None] & (i < UNITS)[None, :]
+        inside = (row < rows)[:, None] & (i < UNITS)[None, :]
         bias = theta + draw * rest + tail_at + i
-        weight = theta + draw * rest + tail_at + units + o[:, None] * units + i[None, :]
-        last = theta + draw * rest + tail_at + units + classes * units + o
+        weight = theta + draw * rest + tail_at + UNITS + o[:, None] * UNITS + i[None, :]
+        last = theta + draw * rest + tail_at + UNITS + CLASSES * UNITS + o
         w = tl.load(weight, known, other=0.0)
-        at = a + (draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row + i[None, :]
-        h = tl.maximum(tl.load(at, inside, other=0.0) + tl.load(bias, i < units, other=0.0)[None, :], 0.0)
-        logits = tl.dot(h, tl.trans(w), input_precision=PRECISION) + tl.load(last, o < classes, other=0.0)[None, :]
+        at = a + ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + i[None, :]
+        h = tl.maximum(tl.load(at, inside, other=0.0) + tl.load(bias, i < UNITS, other=0.0)[None, :], 0.0)
+        logits = tl.dot(h, tl.trans(w), input_precision=PRECISION) + tl.load(last, o < CLASSES, other=0.0)[None, :]
         label = tl.load(y + (draw // draws) * rows + row, row < rows, other=0)
-        value, g = _softmax(logits, label, row < rows, o < classes, OUT)
+        value, g = _softmax(logits, label, row < rows, o < CLASSES, OUT)
         g *= scale
         back = tl.where(h > 0, tl.dot(g, w, input_precision=PRECISION), 0.0)
         tl.store(at, back, inside)
         tl.store(log_lik + tl.program_id(0), tl.sum(value, 0))
-        there = g_tail + tl.program_id(0).to(tl.int64) * (units + classes * units + classes)
-        tl.store(there + i, tl.sum(back, 0), i < units)
+        there = g_tail + tl.program_id(0).to(tl.int64) * (UNITS + CLASSES * UNITS + CLASSES)
+        tl.store(there + i, tl.sum(back, 0), i < UNITS)
         g_w = tl.dot(tl.trans(g), h, input_precision=PRECISION)
-        tl.store(there + units + o[:, None] * units + i[None, :], g_w, known)
-        tl.store(there + units + classes * units + o, tl.sum(g, 0), o < classes)
+        tl.store(there + UNITS + o[:, None] * UNITS + i[None, :], g_w, known)
+        tl.store(there + UNITS + CLASSES * UNITS + o, tl.sum(g, 0), o < CLASSES)
 
     @triton.jit
     def mask(
-        g_a, g_bias, g_h, h, a_run, a_draw, a_row, draws, rows, tiles, units, ROWS: tl.constexpr, OUT: tl.constexpr
-    ):
+        g_a, g_bias, g_h, h, a_run, a_draw, a_row, draws, rows, tiles,
+        UNITS: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
+    ):  # fmt: skip
         # The gradient in a from that in h, to any order of runs, draws and rows, and the bias's.
         draw = (tl.program_id(0) // tiles).to(tl.int64)
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         o = tl.arange(0, OUT)
-        inside = (row < rows)[:, None] & (o < units)[None, :]
-        place = (draw * rows + row[:, None]) * units + o[None, :]
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        place = (draw * rows + row[:, None]) * UNITS + o[None, :]
         up = tl.load(g_h + place, inside, other=0.0)
         up = tl.where(tl.load(h + place, inside, other=0.0) > 0, up, 0.0)
-        to = g_a + (draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row + o[None, :]
+        to = g_a + ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + o[None, :]
         tl.store(to, up, inside)
-        tl.store(g_bias + tl.program_id(0).to(tl.int64) * units + o, tl.sum(up, 0), o < units)
+        tl.store(g_bias + tl.program_id(0).to(tl.int64) * UNITS + o, tl.sum(up, 0), o < UNITS)
 
     # The estimator "local": a = m + std * noise with m = h W^T + b, std^2 = h^2 V^T + v, V and v the variances. m and
-    # std of the first layer [R, B, units] serve every draw.
+    # std of the first layer [R, B, UNITS] serve every draw.
 
     @triton.jit
     def moments(
-        m, std, x, mean, var, x_run, size, bias_at, rows, row_tiles, tiles, width, units, tiny,
-        ROWS: tl.constexpr, STEP: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
+        m, std, x, mean, var, x_run, size, bias_at, rows, row_tiles, tiles, width, tiny,
+        UNITS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
         run = (tl.program_id(0) // (row_tiles * tiles)).to(tl.int64)
         row = (tl.program_id(0) // tiles % row_tiles) * ROWS + tl.arange(0, ROWS)
@@ -195,22 +198,22 @@ if triton is not None:
                 other=0.0,
             )
             place = run * size + o[None, :] * width + k[:, None]
-            known = (o < units)[None, :] & (k < width)[:, None]
+            known = (o < UNITS)[None, :] & (k < width)[:, None]
             w = tl.load(mean + place, known, other=0.0)
             v = tl.load(var + place, known, other=0.0)
             total += tl.dot(seen, w, input_precision=PRECISION)
             spread += tl.dot(seen * seen, v, input_precision=PRECISION)
-        total += tl.load(mean + run * size + bias_at + o, o < units, other=0.0)[None, :]
-        spread += tl.load(var + run * size + bias_at + o, o < units, other=0.0)[None, :]
-        to = (run * rows + row[:, None]) * units + o[None, :]
-        inside = (row < rows)[:, None] & (o < units)[None, :]
+        total += tl.load(mean + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+        spread += tl.load(var + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+        to = (run * rows + row[:, None]) * UNITS + o[None, :]
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
         tl.store(m + to, total, inside)
         tl.store(std + to, tl.sqrt(spread + tiny), inside)
 
     @triton.jit
     def spread(
         h, square, std, m, s, mean, var, noise, m_run, m_draw, size, bias_at, noise_at, noise_apart,
-        draws, rows, tiles, units, tiny, FIRST: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
+        draws, rows, tiles, tiny, FIRST: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
     ):  # fmt: skip
         # h = max(m + std * noise, 0) and h^2. The first layer's m and s are finished, and s is its std; the others'
         # come without their biases, and std is written.
@@ -218,25 +221,26 @@ if triton is not None:
         run = draw // draws
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         o = tl.arange(0, OUT)
-        inside = (row < rows)[:, None] & (o < units)[None, :]
-        place = row[:, None] * units + o[None, :]
-        at = run * m_run + (draw % draws) * m_draw + place
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        place = row[:, None] * UNITS + o[None, :]
+        at = (run * m_run + (draw % draws) * m_draw) * UNITS + place
         total = tl.load(m + at, inside, other=0.0)
         sigma = tl.load(s + at, inside, other=0.0)
         if not FIRST:
-            total += tl.load(mean + run * size + bias_at + o, o < units, other=0.0)[None, :]
-            sigma = tl.sqrt(sigma + tl.load(var + run * size + bias_at + o, o < units, other=0.0)[None, :] + tiny)
-            tl.store(std + draw * rows * units + place, sigma, inside)
+            total += tl.load(mean + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+            sigma = tl.sqrt(sigma + tl.load(var + run * size + bias_at + o, o < UNITS, other=0.0)[None, :] + tiny)
+            tl.store(std + draw * rows * UNITS + place, sigma, inside)
         eps = tl.load(noise + draw * noise_apart + noise_at + place, inside, other=0.0)
         found = tl.maximum(total + sigma * eps, 0.0)
-        tl.store(h + draw * rows * units + place, found, inside)
-        tl.store(square + draw * rows * units + place, found * found, inside)
+        tl.store(h + draw * rows * UNITS + place, found, inside)
+        tl.store(square + draw * rows * UNITS + place, found * found, inside)
 
     @triton.jit
     def head_local(
         log_lik, g_tail, v_tail, m, s, mean, var, noise, y, size, tail_at, noise_in, noise_out, noise_apart,
-        draws, rows, tiles, units, classes, scale, tiny,
-        ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, PRECISION: tl.constexpr,
+        draws, rows, tiles, scale, tiny,
+        UNITS: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+        PRECISION: tl.constexpr,
     ):  # fmt: skip
         # From the last hidden layer's m and s (without their biases) to log p, and back; the gradients in m and s are
         # written over them.
@@ -244,31 +248,31 @@ if triton is not None:
         run = draw // draws
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         i, o = tl.arange(0, IN), tl.arange(0, OUT)
-        known = (o < classes)[:, None] & (i < units)[None, :]
-        inside = (row < rows)[:, None] & (i < units)[None, :]
-        place = row[:, None] * units + i[None, :]
+        known = (o < CLASSES)[:, None] & (i < UNITS)[None, :]
+        inside = (row < rows)[:, None] & (i < UNITS)[None, :]
+        place = row[:, None] * UNITS + i[None, :]
         bias = run * size + tail_at + i
-        weight = run * size + tail_at + units + o[:, None] * units + i[None, :]
-        last = run * size + tail_at + units + classes * units + o
-        at = draw * rows * units + place
-        sigma = tl.load(s + at, inside, other=0.0) + tl.load(var + bias, i < units, other=0.0)[None, :]
+        weight = run * size + tail_at + UNITS + o[:, None] * UNITS + i[None, :]
+        last = run * size + tail_at + UNITS + CLASSES * UNITS + o
+        at = draw * rows * UNITS + place
+        sigma = tl.load(s + at, inside, other=0.0) + tl.load(var + bias, i < UNITS, other=0.0)[None, :]
         sigma = tl.sqrt(sigma + tiny)
         eps = tl.load(noise + draw * noise_apart + noise_in + place, inside, other=0.0)
-        h = tl.load(m + at, inside, other=0.0) + tl.load(mean + bias, i < units, other=0.0)[None, :]
+        h = tl.load(m + at, inside, other=0.0) + tl.load(mean + bias, i < UNITS, other=0.0)[None, :]
         h = tl.maximum(h + sigma * eps, 0.0)
         w = tl.load(mean + weight, known, other=0.0)
         v = tl.load(var + weight, known, other=0.0)
         logits = tl.dot(h, tl.trans(w), input_precision=PRECISION)
-        logits += tl.load(mean + last, o < classes, other=0.0)[None, :]
+        logits += tl.load(mean + last, o < CLASSES, other=0.0)[None, :]
         std = tl.dot(h * h, tl.trans(v), input_precision=PRECISION)
-        std = tl.sqrt(std + tl.load(var + last, o < classes, other=0.0)[None, :] + tiny)
+        std = tl.sqrt(std + tl.load(var + last, o < CLASSES, other=0.0)[None, :] + tiny)
         eps_out = tl.load(
-            noise + draw * noise_apart + noise_out + row[:, None] * classes + o[None, :],
-            (row < rows)[:, None] & (o < classes)[None, :],
+            noise + draw * noise_apart + noise_out + row[:, None] * CLASSES + o[None, :],
+            (row < rows)[:, None] & (o < CLASSES)[None, :],
             other=0.0,
         )
         label = tl.load(y + run * rows + row, row < rows, other=0)
-        value, g = _softmax(logits + std * eps_out, label, row < rows, o < classes, OUT)
+        value, g = _softmax(logits + std * eps_out, label, row < rows, o < CLASSES, OUT)
         g *= scale
         along = 0.5 * g * eps_out / std
         back = tl.dot(g, w, input_precision=PRECISION) + 2 * h * tl.dot(along, v, input_precision=PRECISION)
@@ -277,33 +281,33 @@ if triton is not None:
         tl.store(m + at, back, inside)
         tl.store(s + at, side, inside)
         tl.store(log_lik + tl.program_id(0), tl.sum(value, 0))
-        there = tl.program_id(0).to(tl.int64) * (units + classes * units + classes)
-        tl.store(g_tail + there + i, tl.sum(back, 0), i < units)
-        tl.store(v_tail + there + i, tl.sum(side, 0), i < units)
-        to = there + units + o[:, None] * units + i[None, :]
+        there = tl.program_id(0).to(tl.int64) * (UNITS + CLASSES * UNITS + CLASSES)
+        tl.store(g_tail + there + i, tl.sum(back, 0), i < UNITS)
+        tl.store(v_tail + there + i, tl.sum(side, 0), i < UNITS)
+        to = there + UNITS + o[:, None] * UNITS + i[None, :]
         tl.store(g_tail + to, tl.dot(tl.trans(g), h, input_precision=PRECISION), known)
         tl.store(v_tail + to, tl.dot(tl.trans(along), h * h, input_precision=PRECISION), known)
-        to = there + units + classes * units + o
-        tl.store(g_tail + to, tl.sum(g, 0), o < classes)
-        tl.store(v_tail + to, tl.sum(along, 0), o < classes)
+        to = there + UNITS + CLASSES * UNITS + o
+        tl.store(g_tail + to, tl.sum(g, 0), o < CLASSES)
+        tl.store(v_tail + to, tl.sum(along, 0), o < CLASSES)
 
     @triton.jit
     def back_local(
-        g_m, g_s, g_bias, v_bias, g_h, g_square, h, std, noise, noise_at, noise_apart, draws, rows, tiles, units,
-        FIRST: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
+        g_m, g_s, g_bias, v_bias, g_h, g_square, h, std, noise, noise_at, noise_apart, draws, rows, tiles,
+        FIRST: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
     ):  # fmt: skip
         # The gradients in m and s from those in h and h^2: over all draws where they share m and s (FIRST), else of
         # each, written over those they came from.
         run = (tl.program_id(0) // tiles).to(tl.int64)
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         o = tl.arange(0, OUT)
-        inside = (row < rows)[:, None] & (o < units)[None, :]
-        place = row[:, None] * units + o[None, :]
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        place = row[:, None] * UNITS + o[None, :]
         plain = tl.zeros((ROWS, OUT), tl.float32)
         side = tl.zeros((ROWS, OUT), tl.float32)
         for number in range(draws):
             draw = run * draws + number
-            at = draw * rows * units + place
+            at = draw * rows * UNITS + place
             found = tl.load(h + at, inside, other=0.0)
             back = tl.load(g_h + at, inside, other=0.0) + 2 * found * tl.load(g_square + at, inside, other=0.0)
             back = tl.where(found > 0, back, 0.0)
@@ -315,12 +319,12 @@ if triton is not None:
             plain += back
             side += along
         if FIRST:
-            side = side / tl.load(std + run * rows * units + place, inside, other=1.0)
-            tl.store(g_m + run * rows * units + place, plain, inside)
-            tl.store(g_s + run * rows * units + place, side, inside)
-        there = tl.program_id(0).to(tl.int64) * units + o
-        tl.store(g_bias + there, tl.sum(plain, 0), o < units)
-        tl.store(v_bias + there, tl.sum(side, 0), o < units)
+            side = side / tl.load(std + run * rows * UNITS + place, inside, other=1.0)
+            tl.store(g_m + run * rows * UNITS + place, plain, inside)
+            tl.store(g_s + run * rows * UNITS + place, side, inside)
+        there = tl.program_id(0).to(tl.int64) * UNITS + o
+        tl.store(g_bias + there, tl.sum(plain, 0), o < UNITS)
+        tl.store(v_bias + there, tl.sum(side, 0), o < UNITS)
 
     @triton.jit
     def add(
