@@ -199,66 +199,70 @@ def _by_local(
 
     kl, done = torch.empty(runs, _blocks(sizes, CUT["add"]["BLOCK"]), device=x.device), 0
 
-    def add(g: Tensor, v: Tensor, first: int, parts: int) -> None:
+    def add(g: Tensor, first: int, parts: int) -> None:
         nonlocal done
-        part = g.numel() // (runs * parts)
+        part = g.numel() // (2 * runs * parts)
         blocks = _pieces(part, CUT["add"]["BLOCK"])
         on.add[(runs * blocks,)](
-            g_mean, g_log_var, kl, g, v, var, *q, *p, size, first, part, p[0].stride(0), p[1].stride(0), blocks,
+            g_mean, g_log_var, kl, *g, var, *q, *p, size, first, part, p[0].stride(0), p[1].stride(0), blocks,
             kl.shape[1], done, parts, **CUT["add"],
         )  # fmt: skip
         done += blocks
 
-    def block(values: Tensor, layer: int) -> Tensor:
-        before, after = sizes.layers[layer]
-        # A copy: matrix products are faster where every run's factor begins at a multiple of 16 bytes.
-        return values[:, sizes.weights[layer] : sizes.biases[layer]].contiguous().view(runs, after, before)
+    # What is done to means and to variances stands in pairs [2, R, ...]: one product does both.
+    def pair(*shape: int) -> Tensor:
+        return torch.empty(2, runs, *shape, device=x.device)
 
-    m, s = new(rows, units), new(rows, units)
+    def products(a: Tensor, b: Tensor) -> Tensor:
+        return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).view(2, runs, a.shape[-2], b.shape[-1])
+
+    (m, s), first = pair(rows, units), pair(rows, width)
     row_tiles, tiles = _pieces(rows, CUT["moments"]["ROWS"]), _pieces(units, CUT["moments"]["OUT"])
     on.moments[(runs * row_tiles * tiles,)](
         m, s, x, mean, var, x.stride(0), size, sizes.biases[0], rows, row_tiles, tiles, width, TINY,
         UNITS=units, PRECISION=precision, **CUT["moments"],
     )  # fmt: skip
     hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
-    h: dict[int, tuple[Tensor, ...]] = {}
+    h: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
     tiles = _pieces(rows, CUT["spread"]["ROWS"])
-    for layer, (before, _) in hidden:
-        found, square = new(draws * rows, before), new(draws * rows, before)
+    for layer, (before, after) in hidden:
+        found, W = pair(draws * rows, before), pair(after, before)
         std = s if layer == 1 else new(draws * rows, before)
         strides = (rows, 0) if layer == 1 else (draws * rows, rows)
         on.spread[(runs * draws * tiles,)](
-            found, square, std, m, s, mean, var, noise, *strides, size, sizes.biases[layer - 1], tape[layer - 1],
+            *found, std, m, s, mean, var, noise, *strides, size, sizes.biases[layer - 1], tape[layer - 1],
             apart, draws, rows, tiles, TINY, FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["spread"],
         )  # fmt: skip
-        W, V = block(mean, layer), block(var, layer)
-        h[layer] = found, square, std, W, V
-        m, s = torch.bmm(found, W.mT), torch.bmm(square, V.mT)
+        for copy, values in zip(W, (mean, var), strict=True):
+            copy.copy_(values[:, sizes.weights[layer] : sizes.biases[layer]].view(runs, after, before))
+        h[layer] = found, std, W
+        m, s = moments = products(found, W.mT)
 
     before, classes = sizes.layers[-1]
     tiles = _pieces(rows, CUT["head_local"]["ROWS"])
-    part = before + classes * before + classes
-    log_lik, g_tail, v_tail = new(draws, tiles), new(draws, tiles, part), new(draws, tiles, part)
+    log_lik, g_tail = new(draws, tiles), pair(draws, tiles, before + classes * before + classes)
     on.head_local[(runs * draws * tiles,)](
-        log_lik, g_tail, v_tail, m, s, mean, var, noise, y, size, sizes.biases[-2], tape[-3], tape[-2], apart,
+        log_lik, *g_tail, m, s, mean, var, noise, y, size, sizes.biases[-2], tape[-3], tape[-2], apart,
         draws, rows, tiles, weight / draws, TINY, UNITS=before, CLASSES=classes,
         IN=_wide(before), OUT=_wide(classes), PRECISION=precision, **CUT["head_local"],
     )  # fmt: skip
-    add(g_tail, v_tail, sizes.biases[-2], draws * tiles)
+    add(g_tail, sizes.biases[-2], draws * tiles)
     tiles = _pieces(rows, CUT["back_local"]["ROWS"])
-    for layer, (before, _) in reversed(hidden):
-        found, square, std, W, V = h[layer]
-        each = [part.view(runs * draws, rows, -1) for part in (m, found, s, square)]
-        add(torch.bmm(each[0].mT, each[1]), torch.bmm(each[2].mT, each[3]), sizes.weights[layer], draws)
-        g_h, g_square = torch.bmm(m, W), torch.bmm(s, V)
-        m, s = (new(rows, before), new(rows, before)) if layer == 1 else (g_h, g_square)
-        g_bias, v_bias = new(tiles, before), new(tiles, before)
+    for layer, (before, after) in reversed(hidden):
+        found, std, W = h[layer]
+        g, seen = moments.view(-1, rows, after), found.view(-1, rows, before)
+        add(torch.bmm(g.mT, seen).view(2, runs, -1), sizes.weights[layer], draws)
+        g_h = products(moments, W)
+        moments = pair(rows, before) if layer == 1 else g_h
+        g_bias = pair(tiles, before)
         on.back_local[(runs * tiles,)](
-            m, s, g_bias, v_bias, g_h, g_square, found, std, noise, tape[layer - 1], apart, draws, rows, tiles,
+            *moments, *g_bias, *g_h, found[0], std, noise, tape[layer - 1], apart, draws, rows, tiles,
             FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["back_local"],
         )  # fmt: skip
-        add(g_bias, v_bias, sizes.biases[layer - 1], tiles)
-    add(torch.bmm(m.mT, x), torch.bmm(s.mT, x.square()), 0, 1)
+        add(g_bias, sizes.biases[layer - 1], tiles)
+    first[0].copy_(x)
+    torch.mul(x, x, out=first[1])
+    add(products(moments.mT, first), 0, 1)
     return torch.sub(log_lik.sum((1, 2)).mul_(weight / draws), kl.sum(1)), g_mean, g_log_var
 
 
