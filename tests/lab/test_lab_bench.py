@@ -87,4 +87,5 @@ def test_the_command_shows_and_writes_the_same(tmp_path: Path, monkeypatch: pyte
 def test_bad_options_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone(tmp_path, monkeypatch)
     assert fault("bench --threads 0") == "--threads is 0; give at least 1."
+    assert "tf32" in fault("bench --matmul tf23")
     assert fault("bench --out nowhere/bench.json").endswith("give a file in a folder that exists.")

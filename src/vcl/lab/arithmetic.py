@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 How = Literal["float32", "tf32"]
+HOWS: tuple[How, ...] = ("float32", "tf32")
 
 
 class _Users:

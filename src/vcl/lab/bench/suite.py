@@ -120,13 +120,14 @@ def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> lis
     ]
 
 
-def record(lines: list[Line], device: torch.device, size: Size) -> dict[str, Any]:
+def record(lines: list[Line], device: torch.device, size: Size, matmul: str) -> dict[str, Any]:
     """All of it for machines."""
     return {
         "vcl": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": device_name(device),
+        "matmul": matmul,
         "size": size._asdict(),
         "peers": [peer.name for peer in peers.installed()],
         "lines": [

@@ -11,6 +11,9 @@ import typer
 def bench(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Annotated[int | None, typer.Option(help="CPU threads; torch's own choice if left out.")] = None,
+    matmul: Annotated[
+        str, typer.Option(help="How a GPU rounds factors of matrix products: float32 or tf32.")
+    ] = "float32",
     quick: Annotated[bool, typer.Option("--quick", help="A few seconds, for a first look: noisier.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the numbers.")] = None,
 ) -> None:
@@ -21,7 +24,8 @@ def bench(
     from rich.console import Console
     from rich.table import Table
 
-    from vcl.errors import VclError
+    from vcl.errors import VclError, unknown
+    from vcl.lab.arithmetic import HOWS, matrix_products
     from vcl.lab.bench import peers, suite
     from vcl.lab.folder import write_atomic
     from vcl.lab.plan import choose_device
@@ -32,6 +36,9 @@ def bench(
         if threads < 1:
             raise VclError(f"--threads is {threads}; give at least 1.")
         torch.set_num_threads(threads)
+    how = next((known for known in HOWS if known == matmul), None)
+    if how is None:
+        raise unknown("matmul", matmul, HOWS)
     if out is not None and not out.parent.is_dir():
         raise VclError(f"--out is {out}, but {out.parent} is not a folder; give a file in a folder that exists.")
     size = suite.QUICK if quick else suite.FULL
@@ -42,8 +49,9 @@ def bench(
     missing = [peer.name for peer in peers.PEERS if peer not in peers.installed()]
     if missing:
         say(f"not installed and left out: {', '.join(missing)} (pip install vcl[bench])")
-    lines = suite.run(where, size, say)
-    about = suite.record(lines, where, size)
+    with matrix_products(how):
+        lines = suite.run(where, size, say)
+    about = suite.record(lines, where, size, how)
     columns = list(dict.fromkeys(what for line in lines for what in line.ratios))
     for group in dict.fromkeys(line.group for line in lines):
         mine = [line for line in lines if line.group == group]
