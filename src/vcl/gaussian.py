@@ -58,6 +58,8 @@ class Gaussian(NamedTuple):
 
     def grow(self, prior: Gaussian) -> Gaussian:
         """Append what is new in ``prior``: q(theta^H_k) = p(theta^H_k) before task k is encountered."""
+        if not self.layout.new(prior.layout).names:
+            return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)
         log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
         return Gaussian(self.layout.extend(prior.layout), mean, log_var)
@@ -94,12 +96,14 @@ def kl(q: Gaussian, p: Gaussian) -> Tensor:
 class KlTo:
     """KL(q || p) for many q and one p: what depends on p alone is computed once."""
 
-    PIECE = 2**20
-    """Values taken at once: only so many of what is needed for a moment are ever held."""
+    SMALL = 2**20
+    """Up to so many parameters the precision is kept; else it is found anew where it is needed."""
+    PIECE = 2**18
+    """Parameters taken at once: only so many values of what is needed for a moment are held, for each run."""
 
     def __init__(self, p: Gaussian) -> None:
         self.mean, self.log_var = p.mean, p.log_var
-        self.precision = (-p.log_var).exp() if p.mean.numel() <= self.PIECE else None
+        self.precision = (-p.log_var).exp() if p.mean.shape[1] <= self.SMALL else None
         self.held: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, mean: Tensor, log_var: Tensor) -> Tensor:
@@ -117,8 +121,7 @@ class KlTo:
         """
         if kernels.usable(mean):
             return kernels.take_kl(mean, log_var, self.mean, self.log_var, g_mean, g_log_var)
-        runs, size = mean.shape
-        width = max(1, self.PIECE // runs)
+        size, width = mean.shape[1], self.PIECE
         if size <= width:
             return self._take(mean, log_var, g_mean, g_log_var, var, slice(None)).mul_(0.5)
         values = [
@@ -150,6 +153,6 @@ class KlTo:
 
 
 def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:
-    """N(0, var I) over ``layout``, for one run."""
-    zero = torch.zeros(1, layout.size)
-    return Gaussian(layout, zero, zero + torch.tensor(var).log())
+    """N(0, var I) over ``layout``, for one run: two numbers in memory, however many parameters there are."""
+    zero = torch.zeros(1, 1)
+    return Gaussian(layout, *(value.expand(1, layout.size) for value in (zero, zero + torch.tensor(var).log())))

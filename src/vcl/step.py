@@ -89,6 +89,7 @@ class Eager:
         self.device, self.gradient = parameters[0].device, gradient_of(objective)
         self.adam = make_adam(parameters, lr)
         self.noise = make_noise(rng, parameters[0])
+        self.memory: Tensor | None = None  # the last batch's inputs
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -96,7 +97,8 @@ class Eager:
 
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
-        batch = self.data if index is None else gather(self.data, index)
+        batch = self.data if index is None else gather(self.data, index, self.memory)
+        self.memory = None if index is None or self.device.type != "cpu" else batch.x
         noise = self.noise.draw(self.objective.noise(batch))
         seen = self.gradient(self.parameters, batch, self.data.size, noise)
         self.adam.step(seen.gradients)
@@ -163,19 +165,26 @@ def make_step(
     return Captured(eager) if eager.device.type == "cuda" else eager
 
 
-def gather(data: Data, index: Tensor) -> Data:
-    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values."""
+def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
+    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values.
+
+    Its inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
+    """
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
     pixels = data.x.dtype == torch.uint8 and kernels.usable(data.x, torch.uint8) and data.x[0].is_contiguous()
-    x = kernels.pixels(data.x, index) if pixels else rows_at(data.x, index)
+    x = kernels.pixels(data.x, index) if pixels else rows_at(data.x, index, memory)
     return Data(x, rows_at(data.y, index), source, data.sources)
 
 
-def rows_at(values: Tensor, index: Tensor) -> Tensor:
+def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:
     """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
+    shape = (*index.shape, *values.shape[2:])
     if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
-        picked = values[0].index_select(0, index.flatten())
+        rows, places = values[0], index
     else:
         first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
-        picked = values.flatten(0, 1).index_select(0, (index + first[:, None]).flatten())
-    return picked.view(*index.shape, *values.shape[2:])
+        rows, places = values.flatten(0, 1), index + first[:, None]
+    if memory is not None and memory.shape == shape:
+        torch.index_select(rows, 0, places.flatten(), out=memory.flatten(0, 1))
+        return memory
+    return rows.index_select(0, places.flatten()).view(shape)

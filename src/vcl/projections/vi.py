@@ -97,7 +97,7 @@ class Elbo:
         """The perceptron whose gradient is written out, if the model is one on batches like this; found once."""
         kind = (batch.sources, batch.x.dtype, batch.y.dtype)
         if kind not in self.nets:
-            net = as_perceptron(self.model, batch)
+            net = as_perceptron(self.model, batch.heads)
             self.nets[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
         return self.nets[kind]
 
@@ -198,9 +198,12 @@ class VariationalKL:
         if data.size == 0:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
-        first = self.first(previous, target, rng, report)
         elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
-        ends = ascend(elbo, elbo.parameters(first), data, self.ascent, rng, report, "variational fit")
+        # The start has no name here, so that its memory is free once the climb has its copy.
+        ends = ascend(
+            elbo, elbo.parameters(self.first(previous, target, rng, report)),
+            data, self.ascent, rng, report, "variational fit",
+        )  # fmt: skip
         return q.merge(elbo.belief(ends))
 
     def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
