@@ -10,6 +10,8 @@ from torch import Tensor
 from vcl import kernels
 from vcl.layout import Layout
 
+ALL = slice(None)
+
 
 class Belief(Protocol):
     """What a method carries from task to task. A :class:`Gaussian` here; other projections bring their own."""
@@ -113,35 +115,54 @@ class KlTo:
         return 0.5 * (log_ratio.exp() - 1 - log_ratio + shift.square() * precision).sum(-1)
 
     def taken_from(
-        self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None = None
+        self,
+        mean: Tensor,
+        log_var: Tensor,
+        g_mean: Tensor,
+        g_log_var: Tensor,
+        var: Tensor | None = None,
+        runs: slice = ALL,
     ) -> Tensor:
-        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place; ``var`` is e^{log_var}.
+        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place.
+
+        All [R, D]; ``var`` is e^{log_var}, if that is known. q may be that of some ``runs`` only.
 
         d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
         """
         if kernels.usable(mean):
-            return kernels.take_kl(mean, log_var, self.mean, self.log_var, g_mean, g_log_var)
+            return kernels.take_kl(mean, log_var, self.mean[runs], self.log_var[runs], g_mean, g_log_var)
         size, width = mean.shape[1], self.PIECE
         if size <= width:
-            return self._take(mean, log_var, g_mean, g_log_var, var, slice(None)).mul_(0.5)
+            return self._take(mean, log_var, g_mean, g_log_var, var, (runs, ALL)).mul_(0.5)
         values = [
             self._take(
-                mean[:, at], log_var[:, at], g_mean[:, at], g_log_var[:, at], None if var is None else var[:, at], at
+                mean[:, at],
+                log_var[:, at],
+                g_mean[:, at],
+                g_log_var[:, at],
+                None if var is None else var[:, at],
+                (runs, at),
             )
             for at in (slice(first, first + width) for first in range(0, size, width))
         ]
         return torch.stack(values).sum(0).mul_(0.5)
 
     def _take(
-        self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, at: slice
+        self,
+        mean: Tensor,
+        log_var: Tensor,
+        g_mean: Tensor,
+        g_log_var: Tensor,
+        var: Tensor | None,
+        at: tuple[slice, slice],
     ) -> Tensor:
-        """Twice the KL over the coordinates at ``at``; q and its gradients hold those alone."""
+        """Twice the KL over the runs and coordinates at ``at``; q and its gradients hold those alone."""
         if self.held is None or self.held[0].shape != mean.shape:
             self.held = torch.empty_like(mean), torch.empty_like(mean)
         one, two = self.held
-        p_log_var = self.log_var[:, at]
-        precision = (-p_log_var).exp_() if self.precision is None else self.precision[:, at]
-        shift = torch.sub(mean, self.mean[:, at], out=one)
+        p_log_var = self.log_var[at]
+        precision = (-p_log_var).exp_() if self.precision is None else self.precision[at]
+        shift = torch.sub(mean, self.mean[at], out=one)
         pull = torch.mul(shift, precision, out=two)  # (m_q - m_p) / s_p^2
         g_mean.sub_(pull)
         value = shift.mul_(pull)

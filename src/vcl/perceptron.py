@@ -18,6 +18,7 @@ it depends on what stands beside it. Memory, and the views of it, are made once 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import torch
@@ -52,15 +53,15 @@ class Perceptron(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """F(q) of each run [R] and its gradient, twice [R, D]; e^{log_var} [R, D] where it was kept.
-
-    All but the value is lent: the next call writes over it.
-    """
+    """F(q) of each run [R], and its gradient [R, D] twice, which is lent: the next call writes over it."""
 
     value: Tensor
     g_mean: Tensor
     g_log_var: Tensor
-    var: Tensor | None
+
+
+Finish = Callable[[slice, Tensor, Tensor, Tensor | None], None]
+"""What is done with a run's gradient while it is at hand: which run, both parts, and e^{log_var} if kept; [1, D]."""
 
 
 @final
@@ -108,6 +109,7 @@ def fit_gradient(
     total: int,
     noise: Tensor,
     workspace: Workspace,
+    finish: Finish | None = None,
 ) -> Fit:
     """F(q) and its gradient for q given by mean and log variance [R, D], with noise [R, K]; see :func:`suits`."""
     chain = workspace.chain_for(net, layout, estimator, draws, batch.size, mean)
@@ -116,7 +118,10 @@ def fit_gradient(
     value = mean.new_empty(len(mean))
     for run in range(len(mean)):
         chain(run, (mean[run], log_var[run]), batch.x[run], batch.y[run], tapes[run], share, value[run])
-    return Fit(value.mul_(share), chain.g_mean, chain.g_log_var, chain.var)
+        if finish is not None:
+            only = slice(run, run + 1)
+            finish(only, chain.g_mean[only], chain.g_log_var[only], chain.var)
+    return Fit(value.mul_(share), chain.g_mean, chain.g_log_var)
 
 
 class _Layer(NamedTuple):
@@ -133,7 +138,7 @@ def _layers(net: Perceptron, layout: Layout, flat: Tensor) -> list[_Layer]:
 
 
 def _two_like(mean: Tensor) -> Tensor:
-    """Memory [2, R, D] for two like ``mean``, every run aligned alike."""
+    """Memory [2, R, D] for two like ``mean`` [R, D], every run aligned alike."""
     runs, size = mean.shape
     return mean.new_empty(2, runs, -(-size // LINE) * LINE)[..., :size]
 
@@ -213,8 +218,9 @@ class _Local:
         gradients = _two_like(mean)
         self.g_mean, self.g_log_var = gradients
         # In a large network the gradient's memory holds the moments until it is its turn: nothing else is as large.
-        self.flat = _two_like(mean) if small else gradients
-        self.var = self.flat[1] if small else None
+        # In a small one they have memory of their own, the same for all runs, and the variances are there afterwards.
+        self.flat = _two_like(mean[:1]).expand(2, *mean.shape) if small else gradients
+        self.var = self.flat[1, :1] if small else None
         self.tiny, self.zero = mean.new_tensor([0, TINY]).view(2, 1, 1), mean.new_zeros(())
         shapes = [(layer.W.shape[0], layer.W.shape[1]) for layer in _layers(net, layout, mean[0])]
         self.sizes = [examples * out for out, _ in shapes]
@@ -336,7 +342,8 @@ class _Drawn:
     def __init__(self, net: Perceptron, layout: Layout, draws: int, examples: int, mean: Tensor) -> None:
         self.net, self.layout, self.draws = net, layout, draws
         self.g_mean, self.g_log_var = _two_like(mean)
-        self.sd, self.var = mean.new_empty(mean.shape[1]), torch.empty_like(mean) if mean.shape[1] <= SMALL else None
+        self.sd = mean.new_empty(mean.shape[1])
+        self.var = mean.new_empty(1, mean.shape[1]) if mean.shape[1] <= SMALL else None
         first = _layers(net, layout, mean[0])
         self.x = mean.new_empty(examples, first[0].W.shape[1])
         self.columns = [_columns(mean, at == 0, draws, examples, *layer) for at, layer in enumerate(first)]
@@ -355,7 +362,7 @@ class _Drawn:
         x = input_into(x, self.x)
         torch.mul(moments[1], 0.5, out=self.sd).exp_()
         if self.var is not None:
-            torch.mul(self.sd, self.sd, out=self.var[run])
+            torch.mul(self.sd, self.sd, out=self.var[0])
         layers, noises = self.runs[run], _layers(self.net, self.layout, tape)
         h, inputs = x.T, [x.T]
         for layer, of, eps in zip(layers, self.columns, noises, strict=True):

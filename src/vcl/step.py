@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Differentiated(Objective, Protocol):
-    """An objective that knows its gradient by itself."""
+    """An objective that knows its gradient by itself. It keeps neither batch nor noise, whose memory is lent."""
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """The estimate and its gradient, each run's in one piece; the next call may write over the gradient."""
@@ -89,7 +89,9 @@ class Eager:
         self.device, self.gradient = parameters[0].device, gradient_of(objective)
         self.adam = make_adam(parameters, lr)
         self.noise = make_noise(rng, parameters[0])
-        self.memory: Tensor | None = None  # the last batch's inputs
+        self.lends = self.device.type == "cpu" and isinstance(objective, Differentiated)
+        self.inputs: Tensor | None = None
+        self.tape: Tensor | None = None
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -97,9 +99,10 @@ class Eager:
 
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
-        batch = self.data if index is None else gather(self.data, index, self.memory)
-        self.memory = None if index is None or self.device.type != "cpu" else batch.x
-        noise = self.noise.draw(self.objective.noise(batch))
+        batch = self.data if index is None else gather(self.data, index, self.inputs)
+        noise = self.noise.draw(self.objective.noise(batch), self.tape)
+        if self.lends:
+            self.inputs, self.tape = None if index is None else batch.x, noise  # memory for the next step
         seen = self.gradient(self.parameters, batch, self.data.size, noise)
         self.adam.step(seen.gradients)
         return seen

@@ -78,18 +78,14 @@ class Elbo:
             return by_autograd(self, parameters, batch, total, noise)
         mean, log, *rest = parameters
         log_var = log if self.climbs == "log_var" else 2 * log
-        net, g_rest = self.perceptron(mean, batch), list[Tensor]()
+        net = self.perceptron(mean, batch)
         if net is not None:
-            value, g_mean, g_log_var, var = fit_gradient(
-                net, self.layout, self.estimator, self.draws, mean, log_var, batch, total, noise, self.workspace
-            )
+            value, g_mean, g_log_var, kl = self.by_hand(net, mean, log_var, batch, total, noise)
+            g_rest: list[Tensor] = []
         else:
             value, (g_mean, g_log_var, *g_rest) = self.by_torch((mean, log_var, *rest), batch, total, noise)
-            var = None
-        held = slice(self.held.size)
-        kl = self.kl.taken_from(
-            mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held], None if var is None else var[:, held]
-        )
+            held = slice(self.held.size)
+            kl = self.kl.taken_from(mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held])
         g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
         return Step(value - kl, (g_mean, g_log, *g_rest))
 
@@ -100,6 +96,20 @@ class Elbo:
             net = as_perceptron(self.model, batch.heads)
             self.nets[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
         return self.nets[kind]
+
+    def by_hand(
+        self, net: Perceptron, mean: Tensor, log_var: Tensor, batch: Data, total: int, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The fit of a perceptron, L(q)'s gradient and the KL, taken run by run while each is in the caches."""
+        kl = []
+
+        def take(run: slice, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None) -> None:
+            kl.append(self.kl.taken_from(mean[run], log_var[run], g_mean, g_log_var, var, run))
+
+        fit = fit_gradient(
+            net, self.layout, self.estimator, self.draws, mean, log_var, batch, total, noise, self.workspace, take
+        )
+        return *fit, torch.cat(kl)
 
     def by_torch(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """sum_n E_q log p(y^(n) | theta, x^(n)) and its gradient, at mean, log variance and points."""
