@@ -108,8 +108,9 @@ def test_large_networks_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch, dra
     """Pieces of a few rows, and moments where the gradient will be: nothing but the memory changes."""
     from vcl.gaussian import KlTo
 
-    monkeypatch.setattr(perceptron, "PIECE", 13)
-    monkeypatch.setattr(KlTo, "PIECE", 13)
+    for where in (perceptron, KlTo):
+        monkeypatch.setattr(where, "SMALL", 0)
+        monkeypatch.setattr(where, "PIECE", 13)
     data = examples(5, 3)
     elbo, at, noise = problem(network([7, 5]), "local", draws, data)
     assert_same(*both_ways(elbo, at, data, noise))
@@ -189,13 +190,13 @@ def test_anything_else_takes_the_general_way(trunk: nn.Module) -> None:
 
 def test_other_models_likelihoods_batches_and_precisions_take_the_general_way() -> None:
     data = examples(4, 1)
-    assert as_perceptron(LinearGaussian(inputs=4, noise=0.5), data) is None
-    assert as_perceptron(Network(mlp(6, [5]), 5, Normal(0.5)), data) is None
-    assert as_perceptron(small_network(), data) is not None
+    assert as_perceptron(LinearGaussian(inputs=4, noise=0.5), data.heads) is None
+    assert as_perceptron(Network(mlp(6, [5]), 5, Normal(0.5)), data.heads) is None
+    assert as_perceptron(small_network(), data.heads) is not None
     two = concat(blobs(4, 0, "t0", "h0"), blobs(4, 0, "t1", "h1"))
-    assert as_perceptron(small_network(), two) is None, "two heads"
+    assert as_perceptron(small_network(), two.heads) is None, "two heads"
     same = concat(blobs(4, 0, "t0", "h"), blobs(4, 0, "t1", "h"))
-    assert as_perceptron(small_network(), same) is not None, "two tasks, one head"
+    assert as_perceptron(small_network(), same.heads) is not None, "two tasks, one head"
     model = small_network()
     elbo = Elbo(model, model.prior({"h": 2}), 1, "local")
     single = blobs(4, 0, "t", "h")

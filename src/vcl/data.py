@@ -135,8 +135,8 @@ def as_input(x: Tensor) -> Tensor:
 
 def input_into(x: Tensor, out: Tensor) -> Tensor:
     """:func:`as_input` of x [N, ...] into memory that is there, as rows [N, width]."""
-    rows = x.reshape(out.shape)
-    return torch.div(rows, 255, out=out) if x.dtype == torch.uint8 else out.copy_(rows)
+    out.copy_(x.reshape(out.shape))
+    return out.div_(255) if x.dtype == torch.uint8 else out
 
 
 def ready(data: Data) -> Data:

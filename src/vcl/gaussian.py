@@ -10,6 +10,8 @@ from torch import Tensor
 from vcl import kernels
 from vcl.layout import Layout
 
+ALL = slice(None)
+
 
 class Belief(Protocol):
     """What a method carries from task to task. A :class:`Gaussian` here; other projections bring their own."""
@@ -58,6 +60,8 @@ class Gaussian(NamedTuple):
 
     def grow(self, prior: Gaussian) -> Gaussian:
         """Append what is new in ``prior``: q(theta^H_k) = p(theta^H_k) before task k is encountered."""
+        if not self.layout.new(prior.layout).names:
+            return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)
         log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
         return Gaussian(self.layout.extend(prior.layout), mean, log_var)
@@ -94,12 +98,16 @@ def kl(q: Gaussian, p: Gaussian) -> Tensor:
 class KlTo:
     """KL(q || p) for many q and one p: what depends on p alone is computed once."""
 
-    PIECE = 2**20
-    """Values taken at once: only so many of what is needed for a moment are ever held."""
+    SMALL = 2**20
+    """Up to so many parameters the precision is kept; else it is found anew where it is needed."""
+    PIECE = 2**18
+    """Parameters taken at once: only so many values of what is needed for a moment are held, for each run."""
 
     def __init__(self, p: Gaussian) -> None:
-        self.mean, self.log_var = p.mean, p.log_var
-        self.precision = (-p.log_var).exp() if p.mean.numel() <= self.PIECE else None
+        # Kernels want each run's values in one piece of memory; elsewhere two numbers may stand for a whole prior.
+        one_piece = p.mean.is_cuda and 0 in (p.mean.stride(-1), p.log_var.stride(-1))
+        self.mean, self.log_var = (part.contiguous() if one_piece else part for part in p[1:])
+        self.precision = (-p.log_var).exp() if p.mean.shape[1] <= self.SMALL else None
         self.held: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, mean: Tensor, log_var: Tensor) -> Tensor:
@@ -114,36 +122,54 @@ class KlTo:
         return self.mean, self.log_var
 
     def taken_from(
-        self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None = None
+        self,
+        mean: Tensor,
+        log_var: Tensor,
+        g_mean: Tensor,
+        g_log_var: Tensor,
+        var: Tensor | None = None,
+        runs: slice = ALL,
     ) -> Tensor:
-        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place; ``var`` is e^{log_var}.
+        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place.
+
+        All [R, D]; ``var`` is e^{log_var}, if that is known. q may be that of some ``runs`` only.
 
         d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
         """
         if kernels.usable(mean):
-            return kernels.take_kl(mean, log_var, self.mean, self.log_var, g_mean, g_log_var)
-        runs, size = mean.shape
-        width = max(1, self.PIECE // runs)
+            return kernels.take_kl(mean, log_var, self.mean[runs], self.log_var[runs], g_mean, g_log_var)
+        size, width = mean.shape[1], self.PIECE
         if size <= width:
-            return self._take(mean, log_var, g_mean, g_log_var, var, slice(None)).mul_(0.5)
+            return self._take(mean, log_var, g_mean, g_log_var, var, (runs, ALL)).mul_(0.5)
         values = [
             self._take(
-                mean[:, at], log_var[:, at], g_mean[:, at], g_log_var[:, at], None if var is None else var[:, at], at
+                mean[:, at],
+                log_var[:, at],
+                g_mean[:, at],
+                g_log_var[:, at],
+                None if var is None else var[:, at],
+                (runs, at),
             )
             for at in (slice(first, first + width) for first in range(0, size, width))
         ]
         return torch.stack(values).sum(0).mul_(0.5)
 
     def _take(
-        self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, at: slice
+        self,
+        mean: Tensor,
+        log_var: Tensor,
+        g_mean: Tensor,
+        g_log_var: Tensor,
+        var: Tensor | None,
+        at: tuple[slice, slice],
     ) -> Tensor:
-        """Twice the KL over the coordinates at ``at``; q and its gradients hold those alone."""
+        """Twice the KL over the runs and coordinates at ``at``; q and its gradients hold those alone."""
         if self.held is None or self.held[0].shape != mean.shape:
             self.held = torch.empty_like(mean), torch.empty_like(mean)
         one, two = self.held
-        p_log_var = self.log_var[:, at]
-        precision = (-p_log_var).exp_() if self.precision is None else self.precision[:, at]
-        shift = torch.sub(mean, self.mean[:, at], out=one)
+        p_log_var = self.log_var[at]
+        precision = (-p_log_var).exp_() if self.precision is None else self.precision[at]
+        shift = torch.sub(mean, self.mean[at], out=one)
         pull = torch.mul(shift, precision, out=two)  # (m_q - m_p) / s_p^2
         g_mean.sub_(pull)
         value = shift.mul_(pull)
@@ -155,6 +181,6 @@ class KlTo:
 
 
 def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:
-    """N(0, var I) over ``layout``, for one run."""
-    zero = torch.zeros(1, layout.size)
-    return Gaussian(layout, zero, zero + torch.tensor(var).log())
+    """N(0, var I) over ``layout``, for one run: two numbers in memory, however many parameters there are."""
+    zero = torch.zeros(1, 1)
+    return Gaussian(layout, *(value.expand(1, layout.size) for value in (zero, zero + torch.tensor(var).log())))

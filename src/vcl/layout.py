@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
@@ -64,7 +65,8 @@ class Layout(NamedTuple):
 
     def new(self, other: Layout) -> Layout:
         """The part of ``other`` that is not here yet."""
-        return other._only(name not in self.names for name in other.names)
+        known = set(self.names)  # a stream of many tasks has many heads
+        return other._only(name not in known for name in other.names)
 
     def extend(self, other: Layout) -> Layout:
         """This layout with what is new in ``other`` behind it, so that old slices never move."""
@@ -73,8 +75,10 @@ class Layout(NamedTuple):
 
     def places(self, part: Layout) -> Tensor:
         """Positions of ``part``'s values in this flat vector."""
-        spans = self.split(torch.arange(self.size))
-        return torch.cat([torch.arange(0), *(spans[name].reshape(-1) for name in part.names)])
+        sizes = self.sizes
+        spans = dict(zip(self.names, zip(accumulate(sizes, initial=0), sizes, strict=False), strict=True))
+        starts = (spans[name] for name in part.names)
+        return torch.cat([torch.arange(0), *(torch.arange(first, first + size) for first, size in starts)])
 
     def pick(self, flat: Tensor, part: Layout) -> Tensor:
         """The values of ``part`` out of ``flat`` [..., D]."""

@@ -19,8 +19,8 @@ class Noise(Protocol):
         """The generators that a captured step must know of."""
         ...
 
-    def draw(self, size: int) -> Tensor:
-        """The next standard normals [R, size]."""
+    def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
+        """The next standard normals [R, size]; in ``memory``, if that is of use."""
         ...
 
 
@@ -31,9 +31,9 @@ class TorchNoise:
     def __init__(self, rng: Rng, like: Tensor) -> None:
         self.generators, self.like = rng.generators(like.device), like
 
-    def draw(self, size: int) -> Tensor:
-        """The next standard normals [R, size]."""
-        return draw_noise(size, self.generators, self.like)
+    def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
+        """The next standard normals [R, size]; in ``memory``, if it is of that shape."""
+        return draw_noise(size, self.generators, self.like, memory)
 
 
 class Key(NamedTuple):
@@ -53,8 +53,8 @@ class KernelNoise:
         self.seeds = torch.tensor(rng.numbers(), dtype=torch.int64, device=like.device)
         self.step = torch.zeros((), dtype=torch.int64, device=like.device)
 
-    def draw(self, size: int) -> Tensor:
-        """The next standard normals [R, size]."""
+    def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
+        """The next standard normals [R, size], in memory of their own."""
         return kernels.normal(*self.key(), size)
 
     def key(self) -> Key:
@@ -68,9 +68,15 @@ def make_noise(rng: Rng, like: Tensor) -> Noise:
     return KernelNoise(rng, like) if kernels.usable(like) else TorchNoise(rng, like)
 
 
-def draw_noise(size: int, generators: tuple[torch.Generator, ...], like: Tensor) -> Tensor:
-    """Standard normals [R, size], each run's from its own generator."""
-    noise = torch.empty(len(generators), size, dtype=like.dtype, device=like.device)
+def draw_noise(
+    size: int, generators: tuple[torch.Generator, ...], like: Tensor, memory: Tensor | None = None
+) -> Tensor:
+    """Standard normals [R, size], each run's from its own generator; in ``memory``, if it is of that shape."""
+    shape = (len(generators), size)
+    if memory is not None and memory.shape == shape:
+        noise = memory
+    else:
+        noise = torch.empty(shape, dtype=like.dtype, device=like.device)
     for row, generator in zip(noise, generators, strict=True):
         row.normal_(generator=generator)
     return noise

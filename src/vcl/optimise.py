@@ -92,8 +92,10 @@ def ascend(
     """Climb ``objective`` from ``start`` (each [R, ...]) and return where it ends."""
     steps = settings.steps(data.size)
     first = steps - ceil(settings.average * steps)
-    end = start
-    for step, (now, _) in enumerate(climb(objective, start, data, settings, rng, report, what)):
+    end: tuple[Tensor, ...] = ()
+    path = climb(objective, start, data, settings, rng, report, what)
+    del start  # who gives it away need not hold it while the fit runs
+    for step, (now, _) in enumerate(path):
         if step <= first or first == steps:
             end = tuple(value.clone() for value in now) if step == first else now
         else:
@@ -119,6 +121,7 @@ def climb(
     settings.check()
     device = start[0].device
     now = tuple(value.detach().clone().contiguous() for value in start)
+    del start
     batch = min(settings.batch or data.size, data.size)
     if batch == data.size:
         data = ready(data)  # it is the same batch at every step
@@ -148,7 +151,10 @@ def climb(
 def _check_finite(
     value: Tensor, parameters: tuple[Tensor, ...], what: str, epoch: int, settings: Ascent, rng: Rng
 ) -> None:
-    fine = value.isfinite() & torch.stack([p.isfinite().flatten(1).all(1) for p in parameters]).all(0)
+    fine = value.isfinite()
+    for values in parameters:  # by the extremes, which NaN passes into, so that no mask as large as theta is made
+        low, high = torch.aminmax(values.flatten(1), dim=1)
+        fine = fine & low.isfinite() & high.isfinite()
     if not bool(fine.all()):
         seeds = dict.fromkeys(str(seed) for seed, good in zip(rng.seeds, fine.tolist(), strict=True) if not good)
         bad = ", ".join(seeds)

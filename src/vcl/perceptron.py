@@ -18,6 +18,7 @@ it depends on what stands beside it. Memory, and the views of it, are made once 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import torch
@@ -28,7 +29,11 @@ from vcl.forward import Estimator
 from vcl.layout import Layout
 from vcl.rows import TINY
 
-PIECE = 2**20
+SMALL = 2**20
+"""Up to so many parameters some things are kept that could be found anew; never by the number of runs, whose bits
+must not depend on it."""
+
+PIECE = 2**18
 """Values that are held for a moment only. More of them are taken in pieces, so that memory goes to what lasts."""
 
 LINE = 16
@@ -48,15 +53,15 @@ class Perceptron(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """F(q) of each run [R] and its gradient, twice [R, D]; e^{log_var} [R, D] where it was kept.
-
-    All but the value is lent: the next call writes over it.
-    """
+    """F(q) of each run [R], and its gradient [R, D] twice, which is lent: the next call writes over it."""
 
     value: Tensor
     g_mean: Tensor
     g_log_var: Tensor
-    var: Tensor | None
+
+
+Finish = Callable[[slice, Tensor, Tensor, Tensor | None], None]
+"""What is done with a run's gradient while it is at hand: which run, both parts, and e^{log_var} if kept; [1, D]."""
 
 
 @final
@@ -104,6 +109,7 @@ def fit_gradient(
     total: int,
     noise: Tensor,
     workspace: Workspace,
+    finish: Finish | None = None,
 ) -> Fit:
     """F(q) and its gradient for q given by mean and log variance [R, D], with noise [R, K]; see :func:`suits`."""
     chain = workspace.chain_for(net, layout, estimator, draws, batch.size, mean)
@@ -112,7 +118,10 @@ def fit_gradient(
     value = mean.new_empty(len(mean))
     for run in range(len(mean)):
         chain(run, (mean[run], log_var[run]), batch.x[run], batch.y[run], tapes[run], share, value[run])
-    return Fit(value.mul_(share), chain.g_mean, chain.g_log_var, chain.var)
+        if finish is not None:
+            only = slice(run, run + 1)
+            finish(only, chain.g_mean[only], chain.g_log_var[only], chain.var)
+    return Fit(value.mul_(share), chain.g_mean, chain.g_log_var)
 
 
 class _Layer(NamedTuple):
@@ -129,7 +138,7 @@ def _layers(net: Perceptron, layout: Layout, flat: Tensor) -> list[_Layer]:
 
 
 def _two_like(mean: Tensor) -> Tensor:
-    """Memory [2, R, D] for two like ``mean``, every run aligned alike."""
+    """Memory [2, R, D] for two like ``mean`` [R, D], every run aligned alike."""
     runs, size = mean.shape
     return mean.new_empty(2, runs, -(-size // LINE) * LINE)[..., :size]
 
@@ -143,19 +152,24 @@ class _Pair(NamedTuple):
     """The same [2, in, out]."""
     biases: Tensor | None
     """b and v [2, 1, out]."""
-    to_biases: Tensor | None
-    """Where their gradients go [2, out]."""
+    v: Tensor | None
+    to_b: Tensor | None
+    to_v: Tensor | None
     pieces: tuple[_Piece, ...]
 
 
 class _Piece(NamedTuple):
-    """Some rows of a layer's weights: which, those of V, where the gradients go, and memory for a pair of products."""
+    """Some rows of a layer's weights: those of V, where the gradients go, and what they are made of."""
 
-    rows: slice
+    turned: Tensor
+    """The same columns of g and k/2, turned [2, some, rows]."""
+    pair: Tensor
+    """Memory for g^T h and k^T h^2 / 2 [2, some, in]."""
+    first: Tensor
+    second: Tensor
     V: Tensor
     to_mean: Tensor
     to_log_var: Tensor
-    pair: Tensor
 
 
 class _Rows(NamedTuple):
@@ -175,14 +189,24 @@ class _Rows(NamedTuple):
     """m and d^2, and then d [2, rows, out]."""
     m: Tensor
     d: Tensor
+    d_rows: Tensor
     a: Tensor
     """[S, B, out]; the next layer's h."""
     up: Tensor
-    """dF/da and that times the noise, [2, S, B, out]."""
+    """dF/da and that times the noise [2, S, B, out]."""
+    up_g: Tensor
+    up_k: Tensor
+    up_rows: Tensor
+    """dF/da [S B, out]."""
     g: Tensor
     """g and k/2 [2, rows, out]: the same memory, unless draws share their moments."""
+    k: Tensor
+    over: Tensor | None
+    """g [2, B, out] as a sum over draws, where they share them."""
     g_inputs: Tensor
     """g M and k V / 2 [2, rows, in]."""
+    g_first: Tensor
+    g_second: Tensor
 
 
 @final
@@ -190,12 +214,13 @@ class _Local:
     """Local reparameterisation: rows are examples, as the noise has them."""
 
     def __init__(self, net: Perceptron, layout: Layout, draws: int, examples: int, mean: Tensor) -> None:
-        self.draws, self.examples, small = draws, examples, mean.numel() <= PIECE
+        self.draws, self.examples, small = draws, examples, mean.shape[1] <= SMALL
         gradients = _two_like(mean)
         self.g_mean, self.g_log_var = gradients
         # In a large network the gradient's memory holds the moments until it is its turn: nothing else is as large.
-        self.flat = _two_like(mean) if small else gradients
-        self.var = self.flat[1] if small else None
+        # In a small one they have memory of their own, the same for all runs, and the variances are there afterwards.
+        self.flat = _two_like(mean[:1]).expand(2, *mean.shape) if small else gradients
+        self.var = self.flat[1, :1] if small else None
         self.tiny, self.zero = mean.new_tensor([0, TINY]).view(2, 1, 1), mean.new_zeros(())
         shapes = [(layer.W.shape[0], layer.W.shape[1]) for layer in _layers(net, layout, mean[0])]
         self.sizes = [examples * out for out, _ in shapes]
@@ -203,13 +228,14 @@ class _Local:
         largest, widest = max(out * width for out, width in shapes), max(width for _, width in shapes)
         pair = mean.new_empty(2 * min(largest, max(PIECE, widest)))
         self.runs = [
-            [_pair(at, to, pair) for at, to in zip(
-                _layers(net, layout, self.flat[:, run]), _layers(net, layout, gradients[:, run]), strict=True)]
+            [_pair(at, to, of.g, pair) for at, to, of in zip(
+                _layers(net, layout, self.flat[:, run]), _layers(net, layout, gradients[:, run]), self.rows,
+                strict=True)]
             for run in range(len(mean))
         ]  # fmt: skip
         self.softmax = Softmax(mean, draws, shapes[-1][0], examples)
         # Turned, because softmax is many times faster over an axis that is not the last.
-        self.logits, self.g_logits = self.rows[-1].a.mT, self.rows[-1].up[0].mT
+        self.logits, self.g_logits = self.rows[-1].a.mT, self.rows[-1].up_g.mT
 
     def _rows(self, like: Tensor, shapes: list[tuple[int, int]]) -> list[_Rows]:
         every = self.draws * self.examples
@@ -220,11 +246,14 @@ class _Local:
             rows = pair.shape[1]
             moments, g = like.new_empty(2, rows, out), like.new_empty(2, rows, out)
             up = g if rows == every else like.new_empty(2, every, out)
+            g_inputs = like.new_empty(2, rows if at else 0, width)
+            each = (-1, self.examples, out)
             found.append(_Rows(
                 inputs=pair, h=pair[0], square=pair[1], floor=like.new_empty(2, 1, out), moments=moments,
-                m=moments[0].view(-1, self.examples, out), d=moments[1].view(-1, self.examples, out),
-                a=a.view(-1, self.examples, out), up=up.view(2, -1, self.examples, out), g=g,
-                g_inputs=like.new_empty(2, rows if at else 0, width),
+                m=moments[0].view(each), d=moments[1].view(each), d_rows=moments[1], a=a.view(each),
+                up=up.view(2, *each), up_g=up[0].view(each), up_k=up[1].view(each), up_rows=up[0], g=g, k=g[1],
+                over=None if rows == every else g.view(2, *each[1:]),
+                g_inputs=g_inputs, g_first=g_inputs[0], g_second=g_inputs[1],
             ))  # fmt: skip
         return found
 
@@ -250,43 +279,34 @@ class _Local:
 
     def _down(self, layer: _Pair, of: _Rows, eps: Tensor, below: _Rows | None) -> None:
         """From dF/da of a layer to the gradient of its weights, and to dF/da of the layer below."""
-        torch.mul(of.up[0], eps, out=of.up[1])
-        if below is None and self.draws > 1:
-            torch.sum(of.up, 1, out=of.g.view(2, self.examples, -1))
-        k = of.g[1]
-        torch.addcdiv(self.zero, k, of.d.view(k.shape), value=0.5, out=k)
-        if layer.biases is not None and layer.to_biases is not None:
+        torch.mul(of.up_g, eps, out=of.up_k)
+        if of.over is not None:
+            torch.sum(of.up, 1, out=of.over)
+        torch.addcdiv(self.zero, of.k, of.d_rows, value=0.5, out=of.k)
+        if layer.v is not None and layer.to_b is not None and layer.to_v is not None:
             g_b, k_v = of.g.sum(1)
-            layer.to_biases[0].copy_(g_b)
-            torch.mul(layer.biases[1, 0], k_v, out=layer.to_biases[1])
+            layer.to_b.copy_(g_b)
+            torch.mul(layer.v, k_v, out=layer.to_v)
         if below is not None:
-            g = torch.bmm(of.g, layer.weights, out=of.g_inputs)
-            through_relu(torch.addcmul(g[0], of.h, g[1], value=2, out=below.up[0].view(of.h.shape)), of.h)
-        turned = of.g.mT
-        for rows, V, to_mean, to_log_var, pair in layer.pieces:
-            torch.bmm(turned[:, rows], of.inputs, out=pair)
-            to_mean.copy_(pair[0])
-            torch.mul(V, pair[1], out=to_log_var)
+            torch.bmm(of.g, layer.weights, out=of.g_inputs)
+            through_relu(torch.addcmul(of.g_first, of.h, of.g_second, value=2, out=below.up_rows), of.h)
+        for piece in layer.pieces:
+            torch.bmm(piece.turned, of.inputs, out=piece.pair)
+            piece.to_mean.copy_(piece.first)
+            torch.mul(piece.V, piece.second, out=piece.to_log_var)
 
 
-def _pair(at: _Layer, to: _Layer, memory: Tensor) -> _Pair:
+def _pair(at: _Layer, to: _Layer, g: Tensor, memory: Tensor) -> _Pair:
     """The views of a layer's moments and of where its gradients go, each [2, ...]."""
-    out, width = at.W.shape[1:]
-    at_once = len(memory) // 2 // width
-    pieces = [slice(first, min(first + at_once, out)) for first in range(0, out, at_once)]
-    return _Pair(
-        at.W,
-        at.W.mT,
-        None if at.b is None else at.b.unsqueeze(1),
-        to.b,
-        tuple(
-            _Piece(
-                rows, at.W[1, rows], to.W[0, rows], to.W[1, rows],
-                memory[: 2 * (rows.stop - rows.start) * width].view(2, -1, width),
-            )
-            for rows in pieces
-        ),
-    )  # fmt: skip
+    (out, width), turned = at.W.shape[1:], g.mT
+    some = len(memory) // 2 // width
+    pieces = []
+    for rows in (slice(first, min(first + some, out)) for first in range(0, out, some)):
+        pair = memory[: 2 * (rows.stop - rows.start) * width].view(2, -1, width)
+        pieces.append(_Piece(turned[:, rows], pair, pair[0], pair[1], at.W[1, rows], to.W[0, rows], to.W[1, rows]))
+    if at.b is None or to.b is None:
+        return _Pair(at.W, at.W.mT, None, None, None, None, tuple(pieces))
+    return _Pair(at.W, at.W.mT, at.b.unsqueeze(1), at.b[1], to.b[0], to.b[1], tuple(pieces))
 
 
 class _Columns(NamedTuple):
@@ -322,7 +342,8 @@ class _Drawn:
     def __init__(self, net: Perceptron, layout: Layout, draws: int, examples: int, mean: Tensor) -> None:
         self.net, self.layout, self.draws = net, layout, draws
         self.g_mean, self.g_log_var = _two_like(mean)
-        self.var, self.sd = _two_like(mean)[0], mean.new_empty(mean.shape[1])
+        self.sd = mean.new_empty(mean.shape[1])
+        self.var = mean.new_empty(1, mean.shape[1]) if mean.shape[1] <= SMALL else None
         first = _layers(net, layout, mean[0])
         self.x = mean.new_empty(examples, first[0].W.shape[1])
         self.columns = [_columns(mean, at == 0, draws, examples, *layer) for at, layer in enumerate(first)]
@@ -340,7 +361,8 @@ class _Drawn:
         """One run: x [B, ...], y [B], noise [S, D]."""
         x = input_into(x, self.x)
         torch.mul(moments[1], 0.5, out=self.sd).exp_()
-        torch.mul(self.sd, self.sd, out=self.var[run])
+        if self.var is not None:
+            torch.mul(self.sd, self.sd, out=self.var[0])
         layers, noises = self.runs[run], _layers(self.net, self.layout, tape)
         h, inputs = x.T, [x.T]
         for layer, of, eps in zip(layers, self.columns, noises, strict=True):

@@ -11,8 +11,9 @@ from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
 from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Params
-from vcl.models.base import Model, points, spread
+from vcl.models.base import Model, as_perceptron, points, spread
 from vcl.noise import draw_noise
+from vcl.perceptron_prediction import SumOfProbabilities
 from vcl.rng import Rng
 from vcl.rows import mixed_rows
 
@@ -99,6 +100,9 @@ def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[t
                 noises[name] = draw_noise(draws * size, generators, q.mean).view(len(generators), draws, -1)
             return noises[name]
 
+        net = as_perceptron(model, [head])
+        if net is not None and q.mean.device.type == "cpu" and set(net.names) == set(q.layout.names):
+            return SumOfProbabilities(net, q.layout, q.mean, var, draw)
         means, variances = q.layout.split(q.mean), q.layout.split(var)
         return lambda x: mixed_rows(one, means, variances, draw, x).sum(1)
 

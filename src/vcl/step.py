@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Differentiated(Objective, Protocol):
-    """An objective that knows its gradient by itself."""
+    """An objective that knows its gradient by itself. It keeps neither batch nor noise, whose memory is lent."""
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """The estimate and its gradient, each run's in one piece; the next call may write over the gradient."""
@@ -103,6 +103,9 @@ class Eager:
         self.device, self.gradient = parameters[0].device, gradient_of(objective)
         self.adam = make_adam(parameters, lr)
         self.noise = make_noise(rng, parameters[0])
+        self.lends = self.device.type == "cpu" and isinstance(objective, Differentiated)
+        self.inputs: Tensor | None = None
+        self.tape: Tensor | None = None
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
@@ -110,7 +113,9 @@ class Eager:
 
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
-        batch = self.data if index is None else gather(self.data, index)
+        batch = self.data if index is None else gather(self.data, index, self.inputs)
+        if self.lends:
+            self.inputs = None if index is None else batch.x  # memory for the next step
         seen = self._seen(batch)
         self.adam.step(seen.gradients)
         return seen
@@ -119,7 +124,10 @@ class Eager:
         objective, total = self.objective, self.data.size
         if isinstance(self.noise, KernelNoise) and isinstance(objective, Seeded) and objective.seeded(batch):
             return objective.gradient_from(self.parameters, batch, total, self.noise.key())
-        return self.gradient(self.parameters, batch, total, self.noise.draw(objective.noise(batch)))
+        noise = self.noise.draw(objective.noise(batch), self.tape)
+        if self.lends:
+            self.tape = noise  # memory for the next step
+        return self.gradient(self.parameters, batch, total, noise)
 
 
 RECORDING = Lock()
@@ -187,22 +195,29 @@ def make_step(
     return Captured(eager) if eager.device.type == "cuda" else eager
 
 
-def gather(data: Data, index: Tensor) -> Data:
-    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values."""
+def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
+    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values.
+
+    Its inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
+    """
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
     pixels = data.x.dtype == torch.uint8 and kernels.usable(data.x, torch.uint8) and data.x[0].is_contiguous()
     if pixels and data.y.dim() == 2 and index.stride(1) == 1:
         x, y = kernels.batch(data.x, data.y, index)
     else:
-        x, y = rows_at(data.x, index), rows_at(data.y, index)
+        x, y = rows_at(data.x, index, memory), rows_at(data.y, index)
     return Data(x, y, source, data.sources)
 
 
-def rows_at(values: Tensor, index: Tensor) -> Tensor:
+def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:
     """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
+    shape = (*index.shape, *values.shape[2:])
     if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
-        picked = values[0].index_select(0, index.flatten())
+        rows, places = values[0], index
     else:
         first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
-        picked = values.flatten(0, 1).index_select(0, (index + first[:, None]).flatten())
-    return picked.view(*index.shape, *values.shape[2:])
+        rows, places = values.flatten(0, 1), index + first[:, None]
+    if memory is not None and memory.shape == shape:
+        torch.index_select(rows, 0, places.flatten(), out=memory.flatten(0, 1))
+        return memory
+    return rows.index_select(0, places.flatten()).view(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -101,9 +101,9 @@ class Layered(Protocol):
         ...
 
 
-def as_perceptron(model: Model, batch: Data) -> Perceptron | None:
-    """The perceptron that gives log p(y | theta, x) of this batch, if the model is one and one head answers for all."""
-    return model.perceptron(batch.heads[0]) if isinstance(model, Layered) and len(batch.heads) == 1 else None
+def as_perceptron(model: Model, heads: Sequence[str]) -> Perceptron | None:
+    """The perceptron that gives p(y | theta, x) at ``heads``, if the model is one and one head answers for all."""
+    return model.perceptron(heads[0]) if isinstance(model, Layered) and len(heads) == 1 else None
 
 
 def held(model: Model, layout: Layout) -> Layout:

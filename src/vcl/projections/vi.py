@@ -88,20 +88,18 @@ class Elbo:
             return by_autograd(self, parameters, batch, total, noise)
         mean, log, *rest = parameters
         log_var = log if self.climbs == "log_var" else 2 * log
-        net, how = self.perceptron(mean, batch), (self.layout, self.estimator, self.draws)
-        g_rest: list[Tensor] = []
+        net = self.perceptron(mean, batch)
         if net is not None and mean.is_cuda:
             return self.by_kernels(net, parameters, batch, total, noise)
-        var, held = None, slice(self.held.size)
         if net is not None:
-            found = fit_gradient(net, *how, mean, log_var, batch, total, noise, self.workspace)
-            value, g_mean, g_log_var, var = found
+            value, g_mean, g_log_var, kl = self.by_hand(net, mean, log_var, batch, total, noise)
+            g_rest: list[Tensor] = []
         else:
             value, (g_mean, g_log_var, *g_rest) = self.by_torch((mean, log_var, *rest), batch, total, noise)
-        var = None if var is None else var[:, held]
-        value = value - self.kl.taken_from(mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held], var)
+            held = slice(self.held.size)
+            kl = self.kl.taken_from(mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held])
         g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
-        return Step(value, (g_mean, g_log, *g_rest))
+        return Step(value - kl, (g_mean, g_log, *g_rest))
 
     def seeded(self, batch: Data) -> bool:
         """Whether weights are drawn by kernels that make their own noise."""
@@ -128,9 +126,23 @@ class Elbo:
         """The perceptron whose gradient is written out, if the model is one on batches like this; found once."""
         kind = (batch.sources, batch.x.dtype, batch.y.dtype)
         if kind not in self.nets:
-            net, suits = as_perceptron(self.model, batch), fused.suits if mean.is_cuda else perceptron.suits
+            net, suits = as_perceptron(self.model, batch.heads), fused.suits if mean.is_cuda else perceptron.suits
             self.nets[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
         return self.nets[kind]
+
+    def by_hand(
+        self, net: Perceptron, mean: Tensor, log_var: Tensor, batch: Data, total: int, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The fit of a perceptron, L(q)'s gradient and the KL, taken run by run while each is in the caches."""
+        kl = []
+
+        def take(run: slice, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None) -> None:
+            kl.append(self.kl.taken_from(mean[run], log_var[run], g_mean, g_log_var, var, run))
+
+        fit = fit_gradient(
+            net, self.layout, self.estimator, self.draws, mean, log_var, batch, total, noise, self.workspace, take
+        )
+        return *fit, torch.cat(kl)
 
     def by_torch(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """sum_n E_q log p(y^(n) | theta, x^(n)) and its gradient, at mean, log variance and points."""
@@ -230,9 +242,12 @@ class VariationalKL:
         if data.size == 0:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
-        first = self.first(previous, target, rng, report)
         elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
-        ends = ascend(elbo, elbo.parameters(first), data, self.ascent, rng, report, "variational fit")
+        # The start has no name here, so that its memory is free once the climb has its copy.
+        ends = ascend(
+            elbo, elbo.parameters(self.first(previous, target, rng, report)),
+            data, self.ascent, rng, report, "variational fit",
+        )  # fmt: skip
         return q.merge(elbo.belief(ends))
 
     def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:

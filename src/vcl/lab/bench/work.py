@@ -111,7 +111,8 @@ def floor(work: Standard, draws: int, runs: int) -> Job:
     """The matrix products of a `local` step and nothing else: no step of it can be faster on this machine.
 
     Each layer multiplies for the mean and for the variance, forward and for both gradients, and backward to its input
-    from the second layer on; the first layer's products serve all draws.
+    from the second layer on; the first layer's products serve all draws. The memory for them is there already: how fast
+    the system hands out new memory depends on what else ran in the process.
     """
     products: list[tuple[Tensor, Tensor]] = []
     for place, (width, out) in enumerate(pairwise(SIZES)):
@@ -120,7 +121,8 @@ def floor(work: Standard, draws: int, runs: int) -> Job:
             torch.randn(runs, *shape, device=work.device) for shape in ((rows, width), (out, width), (rows, out))
         )
         products += [(x, w.mT), (x, w.mT), (g.mT, x), (g.mT, x)] + ([(g, w), (g, w)] if place else [])
-    return lambda: [torch.bmm(a, b) for a, b in products]
+    places = [torch.bmm(a, b) for a, b in products]
+    return lambda: [torch.bmm(a, b, out=place) for (a, b), place in zip(products, places, strict=True)]
 
 
 def prediction(images: Tensor, draws: int, estimator: Estimator) -> Job:

@@ -1,0 +1,63 @@
+"""Whether a task costs the same after many tasks as at the beginning, and what a checkpoint weighs.
+
+    python benchmarks/growth.py [--tasks 200] [--threads 2]
+
+VCL without a coreset on a stream of tasks with a head each (256 made-up images, 8 epochs). Printed: seconds of a task,
+its fit and all that goes with it, as the median of ten tasks around the place; the size of the checkpoint; and what it
+grows by from task to task, beside what a head weighs (mean and log variance in float32).
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import pairwise
+from statistics import median
+from time import perf_counter
+
+import torch
+
+from vcl.checkpoint import to_bytes
+from vcl.coresets import Nothing
+from vcl.data import dataset
+from vcl.likelihood import Categorical
+from vcl.models import Network, mlp
+from vcl.optimise import Ascent
+from vcl.projections import VariationalKL
+from vcl.recursion import Method, Task, initial, learn
+from vcl.rng import Rng
+
+
+def task(t: int) -> Task:
+    g = torch.Generator().manual_seed(t)
+    x = torch.randint(0, 256, (256, 28, 28), generator=g, dtype=torch.uint8)
+    data = dataset(x, torch.randint(0, 2, (256,), generator=g), f"task {t}", f"head {t}")
+    return Task(f"task {t}", data, data, {f"head {t}": 2})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model = Network(mlp(784, [100, 100]), 100, Categorical())
+    method = Method(project := VariationalKL(Ascent(8, 64, 1e-3), 1, "local", ml_start=False), Nothing(), project)
+    seconds, sizes = [], []
+    began = perf_counter()
+    for state in learn(initial(model, method, 1), map(task, range(options.tasks)), model, method, Rng((0,))):
+        seconds.append(perf_counter() - began)
+        sizes.append(len(to_bytes(state)))
+        began = perf_counter()
+    early, late = median(seconds[1:11]), median(seconds[-10:])
+    print(
+        f"a task: {1e3 * early:.1f} ms (2 to 11), {1e3 * late:.1f} ms (the last ten), {late / early:.3f} times as long"
+    )
+    growth = median(after - before for before, after in pairwise(sizes))
+    print(
+        f"checkpoint: {sizes[0]:,} bytes after 1 task, {sizes[-1]:,} after {options.tasks}; a task adds {growth:,.0f}"
+    )
+    print(f"a head of 2 classes has {2 * 4 * 202:,} bytes of mean and log variance")
+
+
+if __name__ == "__main__":
+    main()

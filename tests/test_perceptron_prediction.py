@@ -1,0 +1,44 @@
+"""Predictions that are written out must be those of the general way, from the same noise."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vcl import perceptron_prediction, prediction
+from vcl.gaussian import Gaussian
+from vcl.likelihood import Categorical
+from vcl.models import Network, mlp
+from vcl.prediction import predict
+from vcl.rng import Rng
+
+RUNS, DRAWS = 2, 7
+BARE = nn.Sequential(nn.Flatten(), nn.Linear(6, 5, bias=False), nn.ReLU())
+
+
+@pytest.mark.parametrize("in_flight", [1, 20, 10**6])
+@pytest.mark.parametrize("model", [Network(trunk, width, Categorical()) for trunk, width in
+                                   ((mlp(6, [5]), 5), (mlp(6, [5, 7]), 7), (nn.Flatten(), 6), (BARE, 5))],
+                         ids=["one layer", "two layers", "no layer", "no bias"])  # fmt: skip
+def test_probabilities_are_those_of_the_general_way(
+    model: Network, in_flight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, g = model.prior({"h": 3, "other": 2}).layout, torch.Generator().manual_seed(0)
+    q = Gaussian(layout, *torch.randn(2, RUNS, layout.size, generator=g, dtype=torch.float64))
+    x = torch.randn(RUNS, 9, 2, 3, generator=g, dtype=torch.float64)
+    made: list[object] = []
+
+    def answer() -> Tensor:
+        return predict(q, model, x, "h", Rng((0, 1)), DRAWS, "local", chunk=5 * RUNS * DRAWS)
+
+    class Seen(perceptron_prediction.SumOfProbabilities):  # type: ignore[misc]
+        def __init__(self, *args: object) -> None:
+            made.append(args)
+            super().__init__(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(perceptron_prediction, "IN_FLIGHT", in_flight)
+    monkeypatch.setattr(prediction, "SumOfProbabilities", Seen)
+    ours = answer()
+    assert made, "this is about the way that is written out"
+    monkeypatch.setattr(prediction, "as_perceptron", lambda model, heads: None)
+    assert torch.allclose(ours, answer(), rtol=1e-10, atol=1e-12)
+    assert torch.allclose(ours.sum(-1), torch.ones(RUNS, 9, dtype=torch.float64))
