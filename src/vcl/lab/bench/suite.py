@@ -105,7 +105,7 @@ def _import(name: str) -> Timing:
         return perf_counter() - began
 
     taken = [seconds(f"import {name}") - seconds("pass") for _ in range(3)]
-    return Timing(max(min(taken), 0.0), sorted(taken)[1], len(taken))
+    return Timing(max(min(taken), 0.0), max(sorted(taken)[1], 0.0), len(taken))
 
 
 def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> list[Line]:
