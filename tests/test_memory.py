@@ -5,11 +5,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from made import blobs
-from vcl import perceptron
 from vcl.gaussian import Gaussian, KlTo
 from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
 from vcl.optimise import Ascent
+from vcl.perceptron import parts
 from vcl.projections import Target, VariationalKL
 from vcl.rng import Rng
 
@@ -34,7 +34,7 @@ def test_a_fit_holds_five_values_a_climbed_value(monkeypatch: pytest.MonkeyPatch
 
     A wide network and few examples, so that little else counts; pieces small, as they are beside a large network.
     """
-    for where in (perceptron, KlTo):
+    for where in (parts, KlTo):
         monkeypatch.setattr(where, "SMALL", 0)
         monkeypatch.setattr(where, "PIECE", 2**10)
     model = Network(mlp(WIDTH, [WIDTH, WIDTH]), WIDTH, Categorical())

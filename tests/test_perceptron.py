@@ -7,14 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from made import blobs, small_network
-from vcl import perceptron
 from vcl.data import Data, concat, dataset
 from vcl.forward import ESTIMATORS, Estimator
 from vcl.gaussian import Gaussian
 from vcl.likelihood import Categorical, Normal
 from vcl.models import LinearGaussian, Network, mlp
 from vcl.models.base import as_perceptron
-from vcl.perceptron import Perceptron
+from vcl.perceptron import Perceptron, parts
 from vcl.projections.vi import CLIMBS, Climbs, Elbo
 from vcl.step import Step, by_autograd
 
@@ -108,7 +107,7 @@ def test_large_networks_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch, dra
     """Pieces of a few rows, and moments where the gradient will be: nothing but the memory changes."""
     from vcl.gaussian import KlTo
 
-    for where in (perceptron, KlTo):
+    for where in (parts, KlTo):
         monkeypatch.setattr(where, "SMALL", 0)
         monkeypatch.setattr(where, "PIECE", 13)
     data = examples(5, 3)

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vcl import perceptron_prediction, prediction
+from vcl import prediction
 from vcl.gaussian import Gaussian
 from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
+from vcl.perceptron import prediction as perceptron_prediction
 from vcl.prediction import predict
 from vcl.rng import Rng
 

@@ -13,7 +13,7 @@ from vcl.gaussian import Belief, Gaussian
 from vcl.layout import Params
 from vcl.models.base import Model, as_perceptron, points, spread
 from vcl.noise import draw_noise
-from vcl.perceptron_prediction import SumOfProbabilities
+from vcl.perceptron.prediction import SumOfProbabilities
 from vcl.rng import Rng
 from vcl.rows import mixed_rows
 

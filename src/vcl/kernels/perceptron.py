@@ -1,7 +1,7 @@
 """A narrow perceptron: all that stands between two of its matrix products, forward and back.
 
 A program holds all units of a layer for some rows. ``a`` is what comes into the units of a layer, h = max(a, 0) what
-comes out, and a row is an example under one draw. :mod:`vcl.fused` calls them in their order.
+comes out, and a row is an example under one draw. :mod:`vcl.perceptron.fused` calls them in their order.
 """
 
 from __future__ import annotations

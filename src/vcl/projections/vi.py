@@ -9,17 +9,16 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from vcl import fused, perceptron
 from vcl.data import Data
 from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
-from vcl.fused import bound_gradient
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
 from vcl.models.base import Model, as_perceptron, held, points, spread
 from vcl.noise import Key
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
-from vcl.perceptron import Perceptron, Workspace, fit_gradient
+from vcl.perceptron import Perceptron, Workspace, fit, fit_gradient, fused
+from vcl.perceptron.fused import bound_gradient
 from vcl.places import pieces
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
@@ -126,7 +125,7 @@ class Elbo:
         """The perceptron whose gradient is written out, if the model is one on batches like this; found once."""
         kind = (batch.sources, batch.x.dtype, batch.y.dtype)
         if kind not in self.nets:
-            net, suits = as_perceptron(self.model, batch.heads), fused.suits if mean.is_cuda else perceptron.suits
+            net, suits = as_perceptron(self.model, batch.heads), fused.suits if mean.is_cuda else fit.suits
             self.nets[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
         return self.nets[kind]
 

@@ -1,6 +1,6 @@
 """Prediction by a perceptron: its class probabilities summed over draws, in pieces that stay in the caches.
 
-The first layer's units are drawn, a = m + d eps with the moments of :mod:`vcl.perceptron`, and multiplied once for all
+The first layer's units are drawn, a = m + d eps with the moments of this package, and multiplied once for all
 draws; the other layers' weights are drawn, theta = mu + sigma eps. All examples share a draw's noise: each of them by
 itself has the right distribution, which is all that a prediction asks. It is :func:`vcl.rows.mixed_rows` with the same
 noise, written out: examples are columns, so that neither products nor the softmax need a copy, and a few draws are
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vcl.data import as_input
 from vcl.layout import Layout, Params
-from vcl.perceptron import Perceptron
+from vcl.perceptron.parts import Perceptron
 from vcl.rows import TINY
 
 IN_FLIGHT = 2048

@@ -4,8 +4,8 @@
 
 by either estimator, for perceptrons with at most :data:`WIDEST` units in every layer but the inputs. The products are
 torch's; all that stands between two of them (biases, noise, ReLU, the softmax and its gradient, sums over draws, the
-KL) is one kernel of :mod:`vcl.kernels.perceptron`. :mod:`vcl.perceptron` does the same on the CPU, where the equations
-stand; the tests compare both with what torch differentiates.
+KL) is one kernel of :mod:`vcl.kernels.perceptron`. :mod:`vcl.perceptron.fit` does the same on the CPU; the tests
+compare both with what torch differentiates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vcl.forward import Estimator
 from vcl.kernels import perceptron as on
 from vcl.layout import Layout
 from vcl.noise import Key
-from vcl.perceptron import Perceptron
+from vcl.perceptron.parts import Perceptron
 from vcl.rows import TINY
 
 WIDEST = 128
