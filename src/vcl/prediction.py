@@ -17,6 +17,9 @@ from vcl.perceptron.prediction import SumOfProbabilities
 from vcl.rng import Rng
 from vcl.rows import mixed_rows
 
+ROWS_IN_FLIGHT = {"cpu": 30_000}
+"""Rows that a CPU's caches hold; other devices take as many as their memory allows."""
+
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""
 
@@ -33,17 +36,17 @@ def predict(
     rng: Rng,
     draws: int = 100,
     estimator: Estimator = "weights",
-    chunk: int = 30_000,
+    chunk: int | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
     """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
 
     Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in flight
-    at once: on a CPU those that its caches hold are fastest. ``local`` multiplies the first layer once for all draws;
-    it has the same expectation. A belief that is not mean-field always draws its weights. The work is done on
-    ``device``, or else where the belief is; x may be elsewhere.
+    at once; left out it is what is fast on the device: what a CPU's caches hold, what fills a GPU. ``local`` multiplies
+    the first layer once for all draws; it has the same expectation. A belief that is not mean-field always draws its
+    weights. The work is done on ``device``, or else where the belief is; x may be elsewhere.
     """
-    if draws < 1 or chunk < 1:
+    if draws < 1 or (chunk is not None and chunk < 1):
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
@@ -56,6 +59,7 @@ def predict(
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
     at_once = max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size)))
+    chunk = chunk or ROWS_IN_FLIGHT.get(device.type, 20_000_000)
     block = max(1, chunk // (runs * at_once))
     total = torch.zeros((), device=device)
     for first in range(0, draws, at_once):

@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 
 from vcl.errors import VclError
 from vcl.lab import cli
-from vcl.lab.datasets import places
+from vcl.lab.datasets import load, places
 from vcl.lab.discriminative import METRICS
+from vcl.lab.paper import reproduce
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
 from vcl.layout import Layout
@@ -104,6 +105,13 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     monkeypatch.chdir(here)
     return here
+
+
+def among_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """:func:`alone`, where `vcl paper` takes the 8x8 digits for every dataset."""
+    folder, digits = alone(tmp_path, monkeypatch), load("digits")
+    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
+    return folder
 
 
 def call(line: str) -> Result:

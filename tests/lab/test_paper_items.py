@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from lab_made import alone, call, fault
+from lab_made import among_digits, call, fault
 
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.paper import reproduce
@@ -27,10 +27,7 @@ SMOKE = "--preset smoke --device cpu"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = alone(tmp_path, monkeypatch)
-    digits = load("digits")
-    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
-    return folder
+    return among_digits(tmp_path, monkeypatch)
 
 
 def lines(out: Path) -> list[dict[str, str]]:

@@ -7,11 +7,9 @@ from threading import Barrier, get_ident
 
 import pytest
 import torch
-from lab_made import alone, call, fault
+from lab_made import among_digits, call, fault
 
 from vcl.errors import VclError
-from vcl.lab.datasets import load
-from vcl.lab.paper import reproduce
 from vcl.lab.results import read_csv
 from vcl.lab.side_by_side import StoppedError, side_by_side
 from vcl.optimise import Progress, Report
@@ -67,10 +65,7 @@ def test_each_piece_has_its_share_of_the_threads() -> None:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = alone(tmp_path, monkeypatch)
-    digits = load("digits")
-    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
-    return folder
+    return among_digits(tmp_path, monkeypatch)
 
 
 def test_items_computed_side_by_side_have_the_same_numbers(here: Path) -> None:

@@ -48,7 +48,6 @@ def evaluate(asked: Asked) -> list[Row]:
             asked.rng.at("evaluate", state.t, number),
             settings.predict_draws if entry.draws else 1,
             settings.predict_estimator,
-            chunk=30_000 if asked.device.type == "cpu" else 20_000_000,
         )
         if not bool(probabilities.isfinite().all()):  # their argmax would pass for an accuracy
             raise NonFiniteError(
