@@ -104,7 +104,10 @@ def made_by() -> str:
     text = f"{len(parts)} parts of vcl {', '.join(sorted(version))} by " + " and ".join(
         f"`{each}`" for each in commands
     )
-    return f"{text}: " + "; ".join(f"{seconds:.0f} s on {where}" for where, seconds in machines.items()) + "."
+    text = f"{text}: " + "; ".join(f"{seconds:.0f} s on {where}" for where, seconds in machines.items()) + "."
+    if any("--jobs" in each for each in commands):
+        text += " Parts of a command with `--jobs` ran side by side; each counts from its beginning to its end."
+    return text
 
 
 def verdicts(lines: list[Line]) -> str:

@@ -72,10 +72,13 @@ class KernelAdam:
         self.moments = [(torch.zeros_like(value), torch.zeros_like(value)) for value in self.parameters]
         device = parameters[0].device
         self.lr, self.count = torch.tensor(lr, device=device), torch.zeros((), dtype=torch.int64, device=device)
+        self.told = lr
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the steps to come."""
-        self.lr.fill_(lr)
+        if lr != self.told:
+            self.lr.fill_(lr)
+            self.told = lr
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """One step up."""

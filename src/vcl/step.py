@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
@@ -133,6 +133,16 @@ class Eager:
 RECORDING = Lock()
 
 
+@cache
+def stream_for(purpose: str, device: torch.device) -> torch.cuda.Stream:
+    """One CUDA stream for each purpose, kept for good.
+
+    torch has 32 of a priority and hands them out in turn: who asks for a new one each time ends up on a stream where
+    another thread is recording. Ours are of high priority, all alike; those of our users seldom are.
+    """
+    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+
+
 @final
 class Captured:
     """The same step recorded once per batch size as a CUDA graph and replayed: no Python between its kernels."""
@@ -164,11 +174,14 @@ class Captured:
         return Step(step.value.clone(), step.gradients)
 
     def _aside(self, index: Tensor | None) -> Step:
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
+        here, device = torch.cuda.current_stream(), self.eager.device
+        if here != torch.cuda.default_stream(device):
+            return self.eager(index)
+        stream = stream_for("warm up", device)
+        stream.wait_stream(here)
         with torch.cuda.stream(stream):
             step = self.eager(index)
-        torch.cuda.current_stream().wait_stream(stream)
+        here.wait_stream(stream)
         return step
 
     def _capture(self, index: Tensor | None) -> tuple[torch.cuda.CUDAGraph, Tensor | None, Step]:
@@ -177,7 +190,7 @@ class Captured:
             graph.register_generator_state(generator)
         slot = None if index is None else index.clone()
         # Other threads may be at work on streams of their own, but only one records at a time.
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream = stream_for("record", self.eager.device)
         with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             step = self.eager(slot)
         return graph, slot, step

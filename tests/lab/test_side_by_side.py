@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from threading import Barrier, get_ident
 
 import pytest
 import torch
 from lab_made import among_digits, call, fault
+from torch import Tensor
 
+from vcl.data import Data, dataset
 from vcl.errors import VclError
 from vcl.lab.results import read_csv
 from vcl.lab.side_by_side import StoppedError, side_by_side
-from vcl.optimise import Progress, Report
+from vcl.optimise import Ascent, Progress, Report, ascend, scaled_sum, silent
+from vcl.rng import Rng
 
 CPU = torch.device("cpu")
 EPOCH = Progress("a fit", 1, 2, torch.zeros(1))
@@ -83,3 +87,30 @@ def test_items_computed_side_by_side_have_the_same_numbers(here: Path) -> None:
 
 def test_jobs_below_one_are_refused(here: Path) -> None:
     assert fault("paper fig4 --preset smoke --jobs 0") == "--jobs is 0; give at least 1."
+
+
+class Nearest:
+    """sum_n -(theta - x_n)^2 / 2."""
+
+    def noise(self, batch: Data) -> int:
+        return 1
+
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        return scaled_sum(-0.5 * (parameters[0] - batch.x[..., 0]).square(), total)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_fits_recorded_beside_others_end_where_they_end_alone() -> None:
+    """Together they ask for more streams than torch has: it hands some of them out again."""
+    cuda, ends = torch.device("cuda"), dict[int, Tensor]()
+    data = dataset(torch.arange(20.0)[:, None], torch.arange(20), runs=2).to("cuda")
+
+    def fit(number: int, report: Report) -> None:
+        start = (torch.full((2, 1), float(number), device="cuda"),)
+        (ends[number],) = ascend(Nearest(), start, data, Ascent(20, 6, 0.05), Rng((number, number + 1)), report)
+
+    side_by_side([partial(fit, number) for number in range(60)], 4, cuda)
+    beside = {number: end.tolist() for number, end in ends.items()}
+    for number in range(60):
+        fit(number, silent)
+    assert beside == {number: end.tolist() for number, end in ends.items()}

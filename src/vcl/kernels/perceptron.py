@@ -28,6 +28,19 @@ if triton is not None:
         g = tl.where(hot, 1.0, 0.0) - e / total[:, None]
         return tl.where(row_inside, log_lik, 0.0), tl.where(row_inside[:, None], g, 0.0)
 
+    @triton.jit
+    def value(value, log_lik, kl, log_lik_parts, kl_parts, scale, BLOCK: tl.constexpr):
+        # scale * sum log_lik - sum kl of a run.
+        run = tl.program_id(0).to(tl.int64)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for first in range(0, log_lik_parts, BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            total += scale * tl.load(log_lik + run * log_lik_parts + at, at < log_lik_parts, other=0.0)
+        for first in range(0, kl_parts, BLOCK):
+            at = first + tl.arange(0, BLOCK)
+            total -= tl.load(kl + run * kl_parts + at, at < kl_parts, other=0.0)
+        tl.store(value + run, tl.sum(total, 0))
+
     # The estimator "weights": theta is drawn in two pieces, the first layer's weight [R, S, ...] and the rest
     # [R, S, Q]. Gradients come in pieces of theta [R, S, T, part], to be summed over draws and over T tiles of rows.
     # The last hidden layer's bias, the head's weight and its bias stand next to each other: they are the ``tail``.

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from queue import SimpleQueue
 from threading import Event
 
 import torch
 
 from vcl.optimise import Progress, Report
+from vcl.step import stream_for
 
 
 class StoppedError(Exception):
@@ -25,15 +27,21 @@ def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device
 
     The first error ends them all and is raised; what a piece has written by then stays.
     """
-    stop, threads = Event(), max(1, torch.get_num_threads() // jobs)
+    stop, threads, places = Event(), max(1, torch.get_num_threads() // jobs), SimpleQueue[int]()
+    for place in range(jobs):
+        places.put(place)
 
     def report(progress: Progress) -> None:
         if stop.is_set():
             raise StoppedError
 
     def do(piece: Callable[[Report], object]) -> None:
-        with _share(device, threads):
-            piece(report)
+        place = places.get()
+        try:
+            with _share(device, place, threads):
+                piece(report)
+        finally:
+            places.put(place)
 
     with ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(do, piece) for piece in pieces]
@@ -48,10 +56,10 @@ def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device
 
 
 @contextmanager
-def _share(device: torch.device, threads: int) -> Iterator[None]:
-    """A stream of its own, or so many of the CPU's threads."""
+def _share(device: torch.device, place: int, threads: int) -> Iterator[None]:
+    """The stream of a place, or so many of the CPU's threads."""
     if device.type == "cuda":
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream = stream_for(f"place {place}", device)
         with torch.cuda.stream(stream):
             yield
         stream.synchronize()

@@ -30,19 +30,18 @@ WIDEST = 128
 """Units of a layer, at most."""
 
 CUT: dict[str, dict[str, int]] = {
-    "draw": {"BLOCK": 1024, "num_warps": 4},
-    "gather": {"BLOCK": 512, "num_warps": 4},
+    "draw": {"BLOCK": 512, "num_warps": 4},
+    "gather": {"BLOCK": 256, "num_warps": 8},
     "rectify": {"ROWS": 32, "num_warps": 8},
-    "head": {"ROWS": 64, "num_warps": 8},
-    "mask": {"ROWS": 16, "num_warps": 8},
+    "head": {"ROWS": 64, "num_warps": 4},
+    "mask": {"ROWS": 64, "num_warps": 4},
     "moments": {"ROWS": 64, "STEP": 32, "OUT": 32, "num_warps": 4},
     "spread": {"ROWS": 16, "num_warps": 8},
-    "head_local": {"ROWS": 32, "num_warps": 8},
-    "back_local": {"ROWS": 16, "num_warps": 8},
+    "head_local": {"ROWS": 32, "num_warps": 4},
+    "back_local": {"ROWS": 8, "num_warps": 8},
     "add": {"BLOCK": 128, "num_warps": 4},
 }
-"""How each kernel's work is cut. Timed on an H200 for 784-100-100-10, but for ``head``, ``head_local`` and ``gather``,
-which have changed since: those were chosen by what the compiler says of registers and memory."""
+"""How each kernel's work is cut. Timed on an H200 for 784-100-100-10."""
 
 Moments = tuple[Tensor, Tensor]
 """Mean and log variance [R, D] of a Gaussian."""
@@ -183,7 +182,7 @@ def _by_weights(
         )
         gather(g_bias, sizes.biases[layer - 1], tiles)
     gather(torch.bmm(a.view(runs, rows, draws * units).mT, x), 0, 1)
-    return torch.sub(log_lik.sum((1, 2)).mul_(weight / draws), kl.sum(1)), g_mean, g_log_var
+    return _value(log_lik, kl, weight / draws), g_mean, g_log_var
 
 
 def _by_local(
@@ -265,7 +264,14 @@ def _by_local(
     first[0].copy_(x)
     torch.mul(x, x, out=first[1])
     add(products(moments.mT, first), 0, 1)
-    return torch.sub(log_lik.sum((1, 2)).mul_(weight / draws), kl.sum(1)), g_mean, g_log_var
+    return _value(log_lik, kl, weight / draws), g_mean, g_log_var
+
+
+def _value(log_lik: Tensor, kl: Tensor, scale: float) -> Tensor:
+    """L(q) of each run [R], from the parts of both its terms."""
+    value = torch.empty(len(kl), device=kl.device)
+    on.value[(len(kl),)](value, log_lik, kl, log_lik[0].numel(), kl.shape[1], scale, BLOCK=1024)
+    return value
 
 
 def _wide(units: int) -> int:
