@@ -85,8 +85,21 @@ def test_items_computed_side_by_side_have_the_same_numbers(here: Path) -> None:
     assert "task 2 of 2" not in again.output, "what is finished is not computed again"
 
 
-def test_jobs_below_one_are_refused(here: Path) -> None:
-    assert fault("paper fig4 --preset smoke --jobs 0") == "--jobs is 0; give at least 1."
+@pytest.mark.parametrize(
+    "what", ["split-digits --method vcl,ewc,mle --grid lambda=1,10", "generative-digits --method vcl,naive,si"]
+)
+def test_methods_run_side_by_side_have_the_same_rows_in_the_same_order(here: Path, what: str) -> None:
+    for jobs in (1, 3):
+        result = call(f"run {what} --preset smoke --device cpu --jobs {jobs} --out out{jobs}")
+        assert result.exit_code == 0, result.output
+    one, three = (sorted(path.name for path in (here / f"out{jobs}").iterdir()) for jobs in (1, 3))
+    assert one == three
+    assert (here / "out1" / "rows.csv").read_bytes() == (here / "out3" / "rows.csv").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["paper fig4", "run split-digits"])
+def test_jobs_below_one_are_refused(here: Path, command: str) -> None:
+    assert fault(f"{command} --preset smoke --jobs 0") == "--jobs is 0; give at least 1."
 
 
 class Nearest:

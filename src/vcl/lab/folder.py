@@ -7,6 +7,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from vcl.errors import VclError
@@ -21,9 +22,15 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: list[Row] = []
+        self.shares: dict[int, list[Row]] = {}
         self.parts: list[RunFolder] = []
         self.made = False
+        self.adding = Lock()
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows so far, those of one place after those of another."""
+        return [row for place in sorted(self.shares) for row in self.shares[place]]
 
     def create(self) -> None:
         """Make the folder, refusing one that holds anything, before any work starts."""
@@ -65,10 +72,11 @@ class RunFolder:
         """Keep a file beside the rows."""
         write_atomic_bytes(self.path / name, content)
 
-    def add(self, rows: list[Row]) -> None:
-        """Add the rows of one finished task."""
-        self.rows += rows
-        write_atomic(self.path / ROWS, to_csv(self.rows))
+    def add(self, rows: list[Row], place: int = 0) -> None:
+        """Add the rows of one finished task; several at work at once have places, by which rows are ordered."""
+        with self.adding:
+            self.shares.setdefault(place, []).extend(rows)
+            write_atomic(self.path / ROWS, to_csv(self.rows))
 
 
 def make_folder(path: Path) -> Path:

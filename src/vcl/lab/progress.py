@@ -19,6 +19,7 @@ from rich.progress import (
 from vcl.lab.results import final_score, methods
 from vcl.lab.runner import Done
 from vcl.optimise import Progress as Epoch
+from vcl.optimise import Report
 
 
 class Watch(Protocol):
@@ -95,6 +96,16 @@ class _Bars:
     def task(self, done: Done) -> None:
         self.bars.update(self.method, completed=done.number)
         self.bars.console.print(summary_line(done), highlight=False, soft_wrap=True)
+
+
+def both(one: Report, other: Report) -> Report:
+    """A report that tells two."""
+
+    def report(epoch: Epoch) -> None:
+        one(epoch)
+        other(epoch)
+
+    return report
 
 
 def summary_line(done: Done) -> str:

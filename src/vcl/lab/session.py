@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -25,10 +27,13 @@ from vcl.lab.estimate import check_methods
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import RunFolder, write_atomic
 from vcl.lab.generative.keep import ENDING
+from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
-from vcl.lab.progress import watching
+from vcl.lab.progress import both, watching
 from vcl.lab.runner import run_method
+from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import Arrays, arrays
+from vcl.optimise import Report, silent
 from vcl.rng import Rng
 
 
@@ -52,10 +57,7 @@ def open_folder(plan: Plan, out: Path | None) -> Iterator[RunFolder]:
 
 def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Console) -> tuple[Plan, Arrays, str]:
     """The plan's data, or the other plan with its data if that cannot be had; says which it is and where it is from."""
-
-    def say(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
-
+    say = partial(say_on, console)
     try:
         found = load(plan.experiment.dataset, data, say=say)
     except MissingData as error:
@@ -67,38 +69,52 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
     return plan, arrays(found), found.origin
 
 
-def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console) -> None:
+def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console, jobs: int = 1) -> None:
     """Run every method of the plan and leave the whole story in ``folder``."""
     check_methods(plan, data)
     about = describe(plan, origin, data.train_x.shape[1:])
     folder.describe(about)
-    seconds = run_methods(plan, data, folder, console)
-    folder.describe({**about, **finished(seconds)})
-    show(plan, about, sum(seconds.values()), folder, console)
+    began = perf_counter()
+    seconds = run_methods(plan, data, folder, console, jobs)
+    total = perf_counter() - began
+    folder.describe({**about, **finished(seconds, total)})
+    show(plan, about, total, folder, console)
 
 
-def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console) -> dict[str, float]:
-    """Run every method of the plan, rows going to ``folder`` task by task; the seconds that each took."""
-    seconds: dict[str, float] = {}
+def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console, jobs: int = 1) -> dict[str, float]:
+    """Run every method of the plan, up to ``jobs`` at once, rows going to ``folder`` task by task; the seconds of each.
 
-    def say(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
+    Methods that share the device are timed from their beginning to their end.
+    """
+    seconds, drawing = dict.fromkeys((entry.name for entry in plan.methods), 0.0), Lock()
 
-    with watching(console) as watch:
-        for entry in plan.methods:
-            start = perf_counter()
+    def run(place: int, entry: MethodEntry, beside: Report) -> None:
+        began = perf_counter()
+        with watching(console, lines=jobs > 1) as watch:
             watch.begin(entry.name, plan.settings.tasks)
             pictures: list[Tensor] = []
-            for done in run_method(plan, entry, data, watch.epoch, say=say):
-                folder.add(done.rows)
+            for done in run_method(plan, entry, data, both(watch.epoch, beside), say=partial(say_on, console)):
+                folder.add(done.rows, place)
                 pictures += [] if done.pictures is None else [done.pictures]
                 if done.saved is not None:
                     folder.keep(f"{entry.name}{ENDING}", done.saved)
                 watch.task(done)
-            if pictures:
+        if pictures:
+            with drawing:  # matplotlib has settings that all threads share
                 keep_pictures(pictures, entry.name, plan, data, folder)
-            seconds[entry.name] = round(perf_counter() - start, 2)
+        seconds[entry.name] = round(perf_counter() - began, 2)
+
+    if jobs == 1:
+        for place, entry in enumerate(plan.methods):
+            run(place, entry, silent)
+    else:
+        side_by_side([partial(run, *each) for each in enumerate(plan.methods)], jobs, plan.device)
     return seconds
+
+
+def say_on(console: Console, line: str) -> None:
+    """A line of text as it is."""
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 def keep_pictures(pictures: list[Tensor], method: str, plan: Plan, data: Arrays, folder: RunFolder) -> None:
@@ -134,9 +150,9 @@ def show(
     )
 
 
-def finished(seconds: dict[str, float]) -> dict[str, Any]:
+def finished(seconds: dict[str, float], total: float) -> dict[str, Any]:
     """What is known of a run at its end."""
-    return {"finished": now(), "seconds": seconds, "total_seconds": round(sum(seconds.values()), 2)}
+    return {"finished": now(), "seconds": seconds, "total_seconds": round(total, 2)}
 
 
 def describe(plan: Plan, origin: str, shape: Sequence[int]) -> dict[str, Any]:

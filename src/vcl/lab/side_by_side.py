@@ -14,12 +14,19 @@ from threading import Event
 
 import torch
 
+from vcl.errors import VclError
 from vcl.optimise import Progress, Report
 from vcl.step import stream_for
 
 
 class StoppedError(Exception):
     """Ends a piece of work at the end of an epoch, because another one failed or somebody interrupted."""
+
+
+def check_jobs(jobs: int) -> None:
+    """Raise one clear sentence unless so many can be at work."""
+    if jobs < 1:
+        raise VclError(f"--jobs is {jobs}; give at least 1.")
 
 
 def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device: torch.device) -> None:

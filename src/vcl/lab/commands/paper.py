@@ -31,6 +31,7 @@ def paper(
     from vcl.lab.plan import choose_device
     from vcl.lab.session import command
     from vcl.lab.settings import PRESETS
+    from vcl.lab.side_by_side import check_jobs
 
     console = Console()
     if items == ["list"]:
@@ -42,8 +43,7 @@ def paper(
         raise unknown("preset", preset, PRESETS)
     if seeds is not None and seeds < 1:
         raise VclError(f"--seeds is {seeds}; give at least 1.")
-    if jobs < 1:
-        raise VclError(f"--jobs is {jobs}; give at least 1.")
+    check_jobs(jobs)
     where = out or Path("runs") / f"paper-{known}"
     made_by, changes = command(sys.argv[1:]), tuple(set_ or ())
     Reproduction(known, seeds, choose_device(device), data, where, made_by, console, changes, jobs).run(chosen)

@@ -19,6 +19,7 @@ def run(
     grid: Annotated[
         str | None, typer.Option(help="lambda=1,10,100 (or lambda=paper): every lambda with every seed, as one stack.")
     ] = None,
+    jobs: Annotated[int, typer.Option(help="Methods run at once; a GPU has room for several.")] = 1,
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if this one's data cannot be had.")] = None,
     dry_run: Annotated[
@@ -31,8 +32,10 @@ def run(
     from vcl.lab.estimate import check_methods, show_estimate
     from vcl.lab.plan import make_plan
     from vcl.lab.session import execute, load_arrays, open_folder
+    from vcl.lab.side_by_side import check_jobs
 
     console = Console()
+    check_jobs(jobs)
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
     other = make_plan(fallback, method, preset, seeds, device, set_ or [], grid) if fallback else None
@@ -42,4 +45,4 @@ def run(
         show_estimate(plan, arrays, console)
         return
     with open_folder(plan, out) as folder:
-        execute(plan, arrays, origin, folder, console)
+        execute(plan, arrays, origin, folder, console, jobs)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from vcl.rng import Rng
 
 FORMAT = 1
 LAYERS, DROPOUT, RATE, BATCH = 3, 0.2, 1e-3, 256
+MAKING = Lock()
 
 
 class Training(NamedTuple):
@@ -75,9 +77,16 @@ def classifier(
     data: Arrays, digest: str, how: Training, device: torch.device, cache: Path, say: Callable[[str], None]
 ) -> Classifier:
     """The one of these data: from the cache if it is there and whole, else trained and kept."""
-    path = cache / f"classifier-{digest}-{how.hidden}-{how.epochs}.safetensors"
+    with MAKING:  # of several methods at once the first trains it and the others read it
+        found = _made(data, cache / f"classifier-{digest}-{how.hidden}-{how.epochs}.safetensors", how, device)
+    say(f"classifier: {100 * found.accuracy:.2f} % on the test set, SHA-256 {found.checksum[:16]}…")
+    return found.to(device)
+
+
+def _made(data: Arrays, path: Path, how: Training, device: torch.device) -> Classifier:
     found = _read(path)
     if found is None:
+        cache = path.parent
         found = trained(data, how, device)
         text = torch.frombuffer(bytearray(json.dumps(_about(found)).encode()), dtype=torch.uint8)
         try:
@@ -89,8 +98,7 @@ def classifier(
                 f"cannot keep the classifier in {cache} ({reason}); let XDG_CACHE_HOME name a folder that you may "
                 "write."
             ) from error
-    say(f"classifier: {100 * found.accuracy:.2f} % on the test set, SHA-256 {found.checksum[:16]}…")
-    return found.to(device)
+    return found
 
 
 def _read(path: Path) -> Classifier | None:

@@ -28,12 +28,12 @@ from vcl.lab.behind import Behind
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.plan import Plan
-from vcl.lab.progress import watching
+from vcl.lab.progress import both, watching
 from vcl.lab.results import Row, read_csv, to_csv
 from vcl.lab.runner import run_method
 from vcl.lab.session import device_name
 from vcl.lab.streams import Arrays
-from vcl.optimise import Progress, Report, silent
+from vcl.optimise import Report, silent
 
 FORMAT = 1
 """Raised when the same description would give other numbers."""
@@ -150,13 +150,8 @@ class Store:
             self._say(f"{folder.name}: goes on after task {state.t}")
         self._write(folder, about, seconds, finished=False)
         with watching(self.console, lines=called is not None) as watch, Behind() as behind:
-
-            def report(epoch: Progress) -> None:
-                watch.epoch(epoch)
-                beside(epoch)
-
             watch.begin(entry.name, plan.settings_of(entry).tasks)
-            for done in run_method(plan, entry, data.arrays, report, state, self._say):
+            for done in run_method(plan, entry, data.arrays, both(watch.epoch, beside), state, self._say):
                 rows += done.rows
                 if done.pictures is not None:
                     pictures.append(done.pictures)
