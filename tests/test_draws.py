@@ -14,7 +14,7 @@ def test_values_and_gradients_are_those_of_the_equation(runs: int, draws: int) -
     g = torch.Generator().manual_seed(1)
     mean, log_var = (torch.randn(runs, LAYOUT.size, generator=g, dtype=torch.float64).requires_grad_() for _ in "ab")
     noise = torch.randn(runs, draws, LAYOUT.size, generator=g, dtype=torch.float64)
-    drawn = draw_params(LAYOUT, mean, log_var.exp(), noise)
+    drawn = draw_params(LAYOUT, mean, log_var.exp(), noise, noise.shape[1])
     plain = LAYOUT.split(mean.unsqueeze(1) + (0.5 * log_var).exp().unsqueeze(1) * noise)
 
     def gradients(params: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:

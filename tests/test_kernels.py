@@ -49,7 +49,7 @@ def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int, beh
         if behind:  # on the tape stands the noise of latent variables
             noise = torch.cat([noise, noise[..., :behind]], dim=-1)[..., : layout.size]
         mean, log_var = mean.requires_grad_(), log_var.requires_grad_()
-        drawn = draw_params(layout, mean, log_var.exp(), noise)
+        drawn = draw_params(layout, mean, log_var.exp(), noise, draws)
         value = sum((values.sin() * values.cos().cumsum(1)).sum() for values in drawn.values())
         assert isinstance(value, torch.Tensor)
         found = torch.autograd.grad(value, (mean, log_var))
@@ -289,3 +289,35 @@ def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
     for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
         scale = other.abs().max()
         torch.testing.assert_close(mine / scale, other / scale, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("draws", [1, 4, 7])
+@pytest.mark.parametrize("what", ["vae", "vae, two heads", "wide network"])
+def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(what: str, draws: int) -> None:
+    """The noise is had as draws of mean 0 and variance 1, and what stands beside them is of its own."""
+    model, data = {
+        "vae": (small_vae(), shapes(5, 0, "a", 2)),
+        "vae, two heads": (small_vae(), concat(shapes(5, 0, "a", 2), shapes(4, 1, "b", 2))),
+        "wide network": (
+            Network(mlp(9, [130, 130]), 130, Categorical()),
+            dataset(torch.rand(8, 9), torch.arange(8) % 3, runs=2),
+        ),
+    }[what]
+    data = data.to("cuda")
+    prior = model.prior(dict.fromkeys(data.heads, 3 if what == "wide network" else 16)).to("cuda").expand(2)
+    elbo = Elbo(model, prior, draws, "weights", "log_sd")
+    assert elbo.seeded(data)
+    g, size = torch.Generator("cuda").manual_seed(0), elbo.spread.size
+    at = tuple(0.3 * torch.randn(part.shape, generator=g, device="cuda") for part in elbo.parameters(prior))
+    key = Key(torch.tensor([5, 2**40], device="cuda"), torch.tensor(3, device="cuda"))
+    zero, one = torch.zeros(2, size, device="cuda"), torch.ones(2, size, device="cuda")
+    noise = kernels.draw(zero, one, tuple(key), draws, (size,)).view(2, draws, size)
+    beside = key.beside(draws * data.size * model.latent).view(2, draws, data.size * model.latent)
+    assert not set(noise.flatten().tolist()) & set(beside.flatten().tolist())
+    over = elbo.noise(data) // draws - size - beside.shape[-1]
+    tape = torch.nn.functional.pad(torch.cat([noise, beside], -1), (0, over)).flatten(1)
+    ours, torchs = elbo.gradient_from(at, data, 50, key), by_autograd(elbo, at, data, 50, tape)
+    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-4, atol=1e-3)
+    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
+        scale = other.abs().max()
+        torch.testing.assert_close(mine / scale, other / scale, rtol=1e-3, atol=1e-4)

@@ -110,12 +110,8 @@ def evaluate_draws(
     """
     fixed = dict(points or {})
     if plan.row_wise and not plan.local:
-        theta = draw_params(layout, mean, var, noise)
-        return (
-            evaluate_stacked(function, {**fixed, **theta}, *batch, each=each)
-            if each
-            else theta_rows(function, theta, *batch)
-        )
+        theta = draw_params(layout, mean, var, noise, noise.shape[1])
+        return evaluate_drawn(function, theta, *batch, each=each, points=fixed)
     means, variances = layout.split(mean), layout.split(var)
     if plan.row_wise and not each:
         return local_rows(function, means, variances, noise, *batch)
@@ -130,8 +126,9 @@ def evaluate_draws(
     # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
     if each and not plan.local:
         # All weights drawn before vmap, in one pass. (Without latent variables the bits of old results are kept.)
+        theta = draw_params(layout, mean, var, noise, noise.shape[1])
         thetas = torch.vmap(straight_on_gpu(one_theta, mean), in_dims=(0, *axes), randomness="error")
-        return torch.vmap(thetas, randomness="error")(draw_params(layout, mean, var, noise), fixed, *batch, *each)
+        return torch.vmap(thetas, randomness="error")(theta, fixed, *batch, *each)
     draws = torch.vmap(one_draw, in_dims=(None, None, 0, *axes), randomness="error")
     return torch.vmap(draws, randomness="error")(means, variances, noise, fixed, *batch, *each)
 
@@ -144,6 +141,22 @@ def evaluate_thetas(
         return theta_rows(function, layout.split(theta), *batch)
     draws = torch.vmap(function, in_dims=(0, *(None,) * len(batch)), randomness="error")
     return torch.vmap(draws, randomness="error")(layout.split(theta), *batch)
+
+
+def evaluate_drawn(
+    function: Callable[..., Tensor],
+    theta: Params,
+    *batch: Tensor,
+    each: tuple[Tensor, ...] = (),
+    points: Params | None = None,
+) -> Tensor:
+    """``function(params, *batch, *each)`` of a row-wise model at parameters that are drawn, each [R, S, ...].
+
+    See :func:`evaluate_draws` for the rest.
+    """
+    if each:
+        return evaluate_stacked(function, {**(points or {}), **theta}, *batch, each=each)
+    return theta_rows(function, theta, *batch)
 
 
 def evaluate_stacked(

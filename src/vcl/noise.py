@@ -36,11 +36,19 @@ class TorchNoise:
         return draw_noise(size, self.generators, self.like, memory)
 
 
+BESIDE = 2**30
+"""A group of numbers that draws of parameters never reach."""
+
+
 class Key(NamedTuple):
     """What noise follows from: the seeds of the runs [R] and the number of the step [], int64 on the device."""
 
     seeds: Tensor
     step: Tensor
+
+    def beside(self, size: int) -> Tensor:
+        """Standard normals [R, size] of their own, for what stands beside drawn parameters."""
+        return kernels.normal(*self, size, BESIDE)
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from threading import Lock
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -72,12 +72,15 @@ def gradient_of(objective: Objective) -> Gradient:
     return partial(by_autograd, objective)
 
 
+N = TypeVar("N", bound=Tensor | Key)
+
+
 def by_autograd(
-    objective: Callable[[tuple[Tensor, ...], Data, int, Tensor], Tensor],
+    objective: Callable[[tuple[Tensor, ...], Data, int, N], Tensor],
     parameters: tuple[Tensor, ...],
     batch: Data,
     total: int,
-    noise: Tensor,
+    noise: N,
 ) -> Step:
     """The estimate and its gradient, as torch differentiates it."""
     leaves = tuple(value.detach().requires_grad_() for value in parameters)

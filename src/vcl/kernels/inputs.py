@@ -43,10 +43,10 @@ if triton is not None:
         return one, two, three, four
 
     @triton.jit
-    def _normal(noise, seeds, step, size, quarter, blocks, BLOCK: tl.constexpr):
+    def _normal(noise, seeds, step, size, quarter, blocks, GROUP: tl.constexpr, BLOCK: tl.constexpr):
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        one, two, three, four = four_normals(tl.load(seeds + run), tl.load(step), at, 0)
+        one, two, three, four = four_normals(tl.load(seeds + run), tl.load(step), at, GROUP)
         first = noise + run * size
         tl.store(first + at, one, at < quarter)
         tl.store(first + quarter + at, two, (at < quarter) & (quarter + at < size))
@@ -68,13 +68,16 @@ if triton is not None:
             tl.store(y + row, tl.load(labels + run * labels_apart + example * label_step))
 
 
-def normal(seeds: Tensor, step: Tensor, size: int) -> Tensor:
-    """Standard normals [R, size] that follow from (seed of the run; step, place): seeds [R] and step [] are int64."""
+def normal(seeds: Tensor, step: Tensor, size: int, group: int = 0) -> Tensor:
+    """Standard normals [R, size] that follow from (seed of the run; step, place, group): seeds [R], step [] are int64.
+
+    Draws of parameters take groups from 0 on, one for every four draws.
+    """
     noise = torch.empty(len(seeds), size, device=seeds.device)
     quarter = -(-size // 4)
     blocks = blocks_of(quarter)
     if size:
-        _normal[(len(seeds) * blocks,)](noise, seeds, step, size, quarter, blocks, BLOCK=BLOCK)
+        _normal[(len(seeds) * blocks,)](noise, seeds, step, size, quarter, blocks, GROUP=group, BLOCK=BLOCK)
     return noise
 
 

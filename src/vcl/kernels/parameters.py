@@ -13,7 +13,12 @@ from torch import Tensor
 
 from vcl.kernels.base import BLOCK, apart_of, blocks_of, in_units, triton
 
+Noise = tuple[Tensor, ...]
+"""A tape alone, or seeds and a step."""
+
 if triton is not None:
+    from vcl.kernels.inputs import four_normals
+
     tl: Any = import_module("triton.language")
 
     # In all of them a program takes BLOCK coordinates of one run (or of one draw of one run). Addresses are 64 bits
@@ -21,10 +26,13 @@ if triton is not None:
     # come in units of so many values (4 if all of them allow it): the compiler then knows that four neighbours stand
     # on 16 bytes of their own and moves them at once.
 
+    # Noise of draws comes from a tape [R, S, D], or (SEEDED) is made where it is used, the same each time; then
+    # ``noise`` are the seeds of the runs.
+
     @triton.jit
     def _draw(
-        theta, mean, var, noise, table, blocks, runs, draws, width, noise_apart,
-        UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
+        theta, mean, var, noise, step, table, blocks, runs, draws, width, noise_apart,
+        SEEDED: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
     ):  # fmt: skip
         # The table says where a block begins, and where its tensor begins and how long it is.
         run, row = (tl.program_id(0) // blocks).to(tl.int64), table + tl.program_id(0) % blocks * 3
@@ -33,35 +41,62 @@ if triton is not None:
         inside = at < first + size
         mu = tl.load(mean + run * width * UNIT + at, inside)
         sigma = tl.sqrt(tl.load(var + run * width * UNIT + at, inside))
-        for begin in range(0, draws, DRAWS):
-            draw = begin + tl.arange(0, DRAWS)[:, None]
-            both = (draw < draws) & inside[None, :]
-            eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both)
-            place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
-            tl.store(place, mu[None, :] + sigma[None, :] * eps, both)
+        if SEEDED:
+            seed, now = tl.load(noise + run), tl.load(step)
+            for draw in range(0, draws, 4):
+                one, two, three, four = four_normals(seed, now, at, draw // 4)
+                left = at * 0 + (draws - draw)
+                place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)
+                tl.store(place, mu + sigma * one, inside)
+                tl.store(place + size, mu + sigma * two, inside & (left > 1))
+                tl.store(place + 2 * size, mu + sigma * three, inside & (left > 2))
+                tl.store(place + 3 * size, mu + sigma * four, inside & (left > 3))
+        else:
+            for begin in range(0, draws, DRAWS):
+                draw = begin + tl.arange(0, DRAWS)[:, None]
+                both = (draw < draws) & inside[None, :]
+                eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both)
+                place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
+                tl.store(place, mu[None, :] + sigma[None, :] * eps, both)
 
     @triton.jit
     def _draw_gradient(
-        g_mean, g_var, g, var, noise, table, blocks, runs, draws, width, noise_apart,
-        UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
+        g_mean, g_var, g, var, noise, step, table, blocks, runs, draws, width, noise_apart,
+        SEEDED: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
     ):  # fmt: skip
         run, row = (tl.program_id(0) // blocks).to(tl.int64), table + tl.program_id(0) % blocks * 3
         first, size = tl.load(row + 1) * UNIT, tl.load(row + 2) * UNIT
         at = tl.load(row) * UNIT + tl.arange(0, BLOCK)
         inside = at < first + size
-        plain = tl.zeros((DRAWS, BLOCK), tl.float32)
-        along = tl.zeros((DRAWS, BLOCK), tl.float32)
-        for begin in range(0, draws, DRAWS):
-            draw = begin + tl.arange(0, DRAWS)[:, None]
-            both = (draw < draws) & inside[None, :]
-            place = g + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
-            up = tl.load(place, both, other=0.0)
-            eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both, other=0.0)
-            plain += up
-            along += up * eps
+        if SEEDED:
+            seed, now = tl.load(noise + run), tl.load(step)
+            plain = tl.zeros((BLOCK,), tl.float32)
+            along = tl.zeros((BLOCK,), tl.float32)
+            for draw in range(0, draws, 4):
+                one, two, three, four = four_normals(seed, now, at, draw // 4)
+                left = at * 0 + (draws - draw)
+                place = g + runs * draws * first + (run * draws + draw) * size + (at - first)
+                a = tl.load(place, inside, other=0.0)
+                b = tl.load(place + size, inside & (left > 1), other=0.0)
+                c = tl.load(place + 2 * size, inside & (left > 2), other=0.0)
+                d = tl.load(place + 3 * size, inside & (left > 3), other=0.0)
+                plain += (a + b) + (c + d)
+                along += (a * one + b * two) + (c * three + d * four)
+        else:
+            total = tl.zeros((DRAWS, BLOCK), tl.float32)
+            turned = tl.zeros((DRAWS, BLOCK), tl.float32)
+            for begin in range(0, draws, DRAWS):
+                draw = begin + tl.arange(0, DRAWS)[:, None]
+                both = (draw < draws) & inside[None, :]
+                place = g + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
+                up = tl.load(place, both, other=0.0)
+                eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both, other=0.0)
+                total += up
+                turned += up * eps
+            plain, along = tl.sum(total, 0), tl.sum(turned, 0)
         sigma = tl.sqrt(tl.load(var + run * width * UNIT + at, inside, other=1.0))
-        tl.store(g_mean + run * width * UNIT + at, tl.sum(plain, 0), inside)
-        tl.store(g_var + run * width * UNIT + at, 0.5 * tl.sum(along, 0) / sigma, inside)
+        tl.store(g_mean + run * width * UNIT + at, plain, inside)
+        tl.store(g_var + run * width * UNIT + at, 0.5 * along / sigma, inside)
 
     @triton.jit
     def _take_kl(
@@ -139,33 +174,36 @@ if triton is not None:
         tl.store(value + at, moved, inside)
 
 
-def draw(mean: Tensor, var: Tensor, noise: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """mu + sigma * noise, tensor after tensor: mean, var [R, D]; noise [R, S, D] -> R S D values.
+def draw(mean: Tensor, var: Tensor, noise: Noise, draws: int, sizes: tuple[int, ...]) -> Tensor:
+    """mu + sigma * noise, tensor after tensor: mean, var [R, D] -> R S D values.
 
-    Of each tensor, which are ``sizes`` of the D coordinates, all runs and draws stand together, [R, S, size]. The rows
-    of noise lie equally far apart.
+    Of each tensor, which are ``sizes`` of the D coordinates, all runs and draws stand together, [R, S, size]. The noise
+    is a tape [R, S, D], whose rows lie equally far apart, or follows from seeds [R] and a step [].
     """
-    theta = torch.empty(noise.numel(), device=mean.device)
-    grid, numbers, options = _drawn(noise, sizes)
-    _draw[grid](theta, mean, var, noise, *numbers, **options)
+    theta = torch.empty(draws * mean.numel(), device=mean.device)
+    grid, numbers, options = _drawn(mean, noise, draws, sizes)
+    _draw[grid](theta, mean, var, *numbers, **options)
     return theta
 
 
-def draw_gradient(g: Tensor, var: Tensor, noise: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def draw_gradient(g: Tensor, var: Tensor, noise: Noise, draws: int, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """sum_s g and sum_s g * noise / (2 sigma), both [R, D], for g as :func:`draw` gives theta."""
     g_mean, g_var = torch.empty_like(var), torch.empty_like(var)
-    grid, numbers, options = _drawn(noise, sizes)
-    _draw_gradient[grid](g_mean, g_var, g, var, noise, *numbers, **options)
+    grid, numbers, options = _drawn(var, noise, draws, sizes)
+    _draw_gradient[grid](g_mean, g_var, g, var, *numbers, **options)
     return g_mean, g_var
 
 
-def _drawn(noise: Tensor, sizes: tuple[int, ...]) -> tuple[tuple[int], tuple[Any, ...], dict[str, int]]:
-    """What both are called with: the grid, numbers, and constants."""
-    runs, draws, width = noise.shape
-    unit, (units, apart, *_) = in_units(width, apart_of(noise), *sizes)
-    table = _table(sizes, unit, noise.device)
-    options = {"UNIT": unit, "BLOCK": BLOCK, "DRAWS": 1 if draws == 1 else 2}
-    return (runs * len(table),), (table, len(table), runs, draws, units, apart), options
+def _drawn(
+    like: Tensor, noise: Noise, draws: int, sizes: tuple[int, ...]
+) -> tuple[tuple[int], tuple[Any, ...], dict[str, Any]]:
+    """What both are called with: the grid, tensors and numbers, and constants."""
+    runs, width = like.shape
+    seeded = len(noise) == 2
+    unit, (units, apart, *_) = in_units(width, 0 if seeded else apart_of(noise[0]), *sizes)
+    table = _table(sizes, unit, like.device)
+    options = {"SEEDED": seeded, "UNIT": unit, "BLOCK": BLOCK, "DRAWS": 1 if draws == 1 else 2}
+    return (runs * len(table),), (noise[0], noise[-1], table, len(table), runs, draws, units, apart), options
 
 
 @cache

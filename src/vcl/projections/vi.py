@@ -9,9 +9,11 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
+from vcl import kernels
 from vcl.data import Data
+from vcl.draws import draw_params
 from vcl.errors import VclError, unknown
-from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_draws, plan
+from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_drawn, evaluate_draws, plan
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
 from vcl.models.base import Model, as_perceptron, held, points, spread
@@ -74,15 +76,28 @@ class Elbo:
         # A GPU reads four values at once where each draw's noise begins at a multiple of them; what is over is unused.
         return self.draws * (-(-each // ALIGNED) * ALIGNED if self.previous.mean.is_cuda else each)
 
-    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Tensor:
         """L(q) of each run, by Monte Carlo over S draws and one batch."""
         mean, log_var, fixed = self.moments(parameters)
         expected = self.expected_log_lik(mean, log_var.exp(), batch, noise, fixed)
         return scaled_sum(expected, total) - self.kl(*(self.spread.cut(part, self.held) for part in (mean, log_var)))
 
-    @torch.no_grad()
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """L(q) and its gradient: the KL's written out, the fit's too for a perceptron and by torch for others."""
+        return self._gradient(parameters, batch, total, noise)
+
+    def seeded(self, batch: Data) -> bool:
+        """Whether weights are drawn by kernels that make their own noise."""
+        if self.estimator != "weights" or not kernels.usable(self.previous.mean):
+            return False
+        return self.plan(batch).row_wise or self.perceptron(self.previous.mean, batch) is not None
+
+    def gradient_from(self, parameters: tuple[Tensor, ...], batch: Data, total: int, key: Key) -> Step:
+        """L(q) and its gradient, where :meth:`seeded`."""
+        return self._gradient(parameters, batch, total, key)
+
+    @torch.no_grad()
+    def _gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
         if self.held.names != self.spread.names[: len(self.held.names)]:
             return by_autograd(self, parameters, batch, total, noise)
         mean, log, *rest = parameters
@@ -91,6 +106,7 @@ class Elbo:
         if net is not None and mean.is_cuda:
             return self.by_kernels(net, parameters, batch, total, noise)
         if net is not None:
+            assert isinstance(noise, Tensor)
             value, g_mean, g_log_var, kl = self.by_hand(net, mean, log_var, batch, total, noise)
             g_rest: list[Tensor] = []
         else:
@@ -99,17 +115,6 @@ class Elbo:
             kl = self.kl.taken_from(mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held])
         g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
         return Step(value - kl, (g_mean, g_log, *g_rest))
-
-    def seeded(self, batch: Data) -> bool:
-        """Whether weights are drawn by kernels that make their own noise."""
-        drawn = self.estimator == "weights" and self.previous.mean.is_cuda
-        return drawn and self.perceptron(self.previous.mean, batch) is not None
-
-    def gradient_from(self, parameters: tuple[Tensor, ...], batch: Data, total: int, key: Key) -> Step:
-        """L(q) and its gradient, where :meth:`seeded`."""
-        net = self.perceptron(parameters[0], batch)
-        assert net is not None
-        return self.by_kernels(net, parameters, batch, total, key)
 
     def by_kernels(
         self, net: Perceptron, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key
@@ -143,10 +148,10 @@ class Elbo:
         )
         return *fit, torch.cat(kl)
 
-    def by_torch(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+    def by_torch(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
         """sum_n E_q log p(y^(n) | theta, x^(n)) and its gradient, at mean, log variance and points."""
 
-        def fit(parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        def fit(parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Tensor:
             mean, log_var, *fixed = parameters
             points = pieces(self.points, fixed[0]) if fixed else {}
             return scaled_sum(self.expected_log_lik(mean, log_var.exp(), batch, noise, points), total)
@@ -172,23 +177,27 @@ class Elbo:
         return mean, log if self.climbs == "log_var" else 2 * log, fixed
 
     def expected_log_lik(
-        self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor, fixed: Params | None = None
+        self, mean: Tensor, var: Tensor, batch: Data, noise: Tensor | Key, fixed: Params | None = None
     ) -> Tensor:
         """E_q log p(y^(n) | theta, x^(n)) of each example [R, B] over S draws; ``fixed`` are the points."""
 
         def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
             return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
 
-        planned, latent = self.plan(batch), self.model.latent
+        planned, values, latent = self.plan(batch), (batch.x, batch.y, batch.source), batch.size * self.model.latent
+        if isinstance(noise, Key):
+            theta = draw_params(self.spread, mean, var, noise, self.draws)
+            each = self._latent(noise.beside(self.draws * latent), batch)
+            return evaluate_drawn(log_lik, theta, *values, each=each, points=fixed).mean(1)
         tape = noise.view(noise.shape[0], self.draws, -1)
-        values = (batch.x, batch.y, batch.source)
-        each: tuple[Tensor, ...] = ()
-        if latent:
-            z = tape[..., planned.noise : planned.noise + batch.size * latent]
-            each = (z.view(*z.shape[:2], batch.size, latent),)
+        each = self._latent(tape[..., planned.noise : planned.noise + latent], batch)
         tape = tape[..., : planned.noise]
         found = evaluate_draws(planned, log_lik, self.spread, mean, var, tape, *values, each=each, points=fixed)
         return found.mean(1)
+
+    def _latent(self, noise: Tensor, batch: Data) -> tuple[Tensor, ...]:
+        """The noise of every example's latent variables [R, S, B, latent], if there are any."""
+        return (noise.view(len(noise), self.draws, batch.size, -1),) if self.model.latent else ()
 
 
 @final
