@@ -284,7 +284,7 @@ def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
     elbo = Elbo(model, prior, draws, "weights")
     assert elbo.seeded(data)
     padded = torch.nn.functional.pad(noise, (0, elbo.noise(data) // draws - size)).flatten(1)
-    ours, torchs = elbo.gradient_from(at, data, 1000, key), by_autograd(elbo, at, data, 1000, padded)
+    ours, torchs = elbo.gradient(at, data, 1000, key), by_autograd(elbo, at, data, 1000, padded)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
     for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
         scale = other.abs().max()
@@ -316,7 +316,7 @@ def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(what: 
     assert not set(noise.flatten().tolist()) & set(beside.flatten().tolist())
     over = elbo.noise(data) // draws - size - beside.shape[-1]
     tape = torch.nn.functional.pad(torch.cat([noise, beside], -1), (0, over)).flatten(1)
-    ours, torchs = elbo.gradient_from(at, data, 50, key), by_autograd(elbo, at, data, 50, tape)
+    ours, torchs = elbo.gradient(at, data, 50, key), by_autograd(elbo, at, data, 50, tape)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-4, atol=1e-3)
     for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
         scale = other.abs().max()

@@ -60,8 +60,8 @@ class Seeded(Objective, Protocol):
         """Whether they can for such batches."""
         ...
 
-    def gradient_from(self, parameters: tuple[Tensor, ...], batch: Data, total: int, key: Key) -> Step:
-        """The estimate and its gradient, with the noise that follows from ``key``."""
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
+        """The estimate and its gradient, with this noise or, where it can, with the noise that follows from a key."""
         ...
 
 
@@ -126,7 +126,7 @@ class Eager:
     def _seen(self, batch: Data) -> Step:
         objective, total = self.objective, self.data.size
         if isinstance(self.noise, KernelNoise) and isinstance(objective, Seeded) and objective.seeded(batch):
-            return objective.gradient_from(self.parameters, batch, total, self.noise.key())
+            return objective.gradient(self.parameters, batch, total, self.noise.key())
         noise = self.noise.draw(objective.noise(batch), self.tape)
         if self.lends:
             self.tape = noise  # memory for the next step

@@ -82,22 +82,15 @@ class Elbo:
         expected = self.expected_log_lik(mean, log_var.exp(), batch, noise, fixed)
         return scaled_sum(expected, total) - self.kl(*(self.spread.cut(part, self.held) for part in (mean, log_var)))
 
-    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """L(q) and its gradient: the KL's written out, the fit's too for a perceptron and by torch for others."""
-        return self._gradient(parameters, batch, total, noise)
-
     def seeded(self, batch: Data) -> bool:
         """Whether weights are drawn by kernels that make their own noise."""
         if self.estimator != "weights" or not kernels.usable(self.previous.mean):
             return False
         return self.plan(batch).row_wise or self.perceptron(self.previous.mean, batch) is not None
 
-    def gradient_from(self, parameters: tuple[Tensor, ...], batch: Data, total: int, key: Key) -> Step:
-        """L(q) and its gradient, where :meth:`seeded`."""
-        return self._gradient(parameters, batch, total, key)
-
     @torch.no_grad()
-    def _gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
+        """L(q) and its gradient: the KL's written out, the fit's too for a perceptron and by torch for others."""
         if self.held.names != self.spread.names[: len(self.held.names)]:
             return by_autograd(self, parameters, batch, total, noise)
         mean, log, *rest = parameters
