@@ -14,6 +14,7 @@ from vcl.draws import draw_params
 from vcl.encoding import draw_latent
 from vcl.forward import ESTIMATORS, Estimator
 from vcl.gaussian import Gaussian, KlTo, standard_normal
+from vcl.kernels import perceptron_weights
 from vcl.layout import Layout
 from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network, mlp
@@ -275,7 +276,7 @@ def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
     size, first = prior.layout.size, units[0] * units[1]
     pieces = [torch.empty(runs, draws, part, device="cuda") for part in (first, size - first)]
     zero, blocks = torch.zeros(runs, size, device="cuda"), -(-size // 1024)
-    kernels.perceptron.draw[(runs * blocks,)](
+    perceptron_weights.draw[(runs * blocks,)](
         *pieces, zero, zero, *key, size, first, size - first, 0, blocks, draws, SEEDED=True, BLOCK=1024
     )
     noise = torch.cat(pieces, -1)

@@ -43,6 +43,21 @@ if triton is not None:
         return one, two, three, four
 
     @triton.jit
+    def four_draws(noise, step, run, at, inside, draw, draws, apart, SEEDED: tl.constexpr):
+        # Noise of parameters at their places, for four draws from ``draw`` on; beyond the last one it is not used. It
+        # comes from a tape [R, S, ...], or (SEEDED) is made where it is used, the same each time: of the run's seed
+        # (then these are ``noise``), the step, the place and the draw.
+        if SEEDED:
+            one, two, three, four = four_normals(tl.load(noise + run), tl.load(step), at, draw // 4)
+        else:
+            left, row = at * 0 + (draws - draw), noise + (run * draws + draw) * apart + at
+            one = tl.load(row, inside, other=0.0)
+            two = tl.load(row + apart, inside & (left > 1), other=0.0)
+            three = tl.load(row + 2 * apart, inside & (left > 2), other=0.0)
+            four = tl.load(row + 3 * apart, inside & (left > 3), other=0.0)
+        return one, two, three, four
+
+    @triton.jit
     def _normal(noise, seeds, step, size, quarter, blocks, GROUP: tl.constexpr, BLOCK: tl.constexpr):
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)

@@ -96,13 +96,17 @@ if triton is not None:
     # From here on a program takes one example (of one draw of one run): WIDTH is its number of values, rounded up.
 
     @triton.jit
-    def _bernoulli(value, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
+    def _image(f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
         row = tl.program_id(0).to(tl.int64)
         image = row // (draws * batch) * batch + row % batch
         at = tl.arange(0, WIDTH)
         inside = at < size * UNIT
         logit = tl.load(f + row * size * UNIT + at, inside, other=0.0)
-        pixel = tl.load(x + image * size * UNIT + at, inside, other=0.0)
+        return row, inside, logit, tl.load(x + image * size * UNIT + at, inside, other=0.0)
+
+    @triton.jit
+    def _bernoulli(value, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
+        row, inside, logit, pixel = _image(f, x, size, draws, batch, UNIT, WIDTH)
         # log(1 + e^f) = max(f, 0) + log(1 + e^-|f|)
         small = tl.exp(-tl.abs(logit))
         # By a series where 1 + e would round to 1, so that nothing is lost.
@@ -112,12 +116,8 @@ if triton is not None:
 
     @triton.jit
     def _bernoulli_gradient(g_f, g, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
-        row = tl.program_id(0).to(tl.int64)
-        image = row // (draws * batch) * batch + row % batch
+        row, inside, logit, pixel = _image(f, x, size, draws, batch, UNIT, WIDTH)
         at = tl.arange(0, WIDTH)
-        inside = at < size * UNIT
-        logit = tl.load(f + row * size * UNIT + at, inside, other=0.0)
-        pixel = tl.load(x + image * size * UNIT + at, inside, other=0.0)
         # sigmoid(f), by an exponential that cannot overflow
         small = tl.exp(-tl.abs(logit))
         p = tl.where(logit < 0, small, 1.0) / (1 + small)

@@ -17,7 +17,7 @@ Noise = tuple[Tensor, ...]
 """A tape alone, or seeds and a step."""
 
 if triton is not None:
-    from vcl.kernels.inputs import four_normals
+    from vcl.kernels.inputs import four_draws
 
     tl: Any = import_module("triton.language")
 
@@ -26,74 +26,64 @@ if triton is not None:
     # come in units of so many values (4 if all of them allow it): the compiler then knows that four neighbours stand
     # on 16 bytes of their own and moves them at once.
 
-    # Noise of draws comes from a tape [R, S, D], or (SEEDED) is made where it is used, the same each time; then
-    # ``noise`` are the seeds of the runs.
+    @triton.jit
+    def add_four(plain, along, up, apart, draw, draws, at, inside, one, two, three, four):
+        # To both sums the gradients of four draws, which stand ``apart``, alone and times their noise.
+        left = at * 0 + (draws - draw)
+        a = tl.load(up, inside, other=0.0)
+        b = tl.load(up + apart, inside & (left > 1), other=0.0)
+        c = tl.load(up + 2 * apart, inside & (left > 2), other=0.0)
+        d = tl.load(up + 3 * apart, inside & (left > 3), other=0.0)
+        return plain + ((a + b) + (c + d)), along + ((a * one + b * two) + (c * three + d * four))
 
     @triton.jit
-    def _draw(
-        theta, mean, var, noise, step, table, blocks, runs, draws, width, noise_apart,
-        SEEDED: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
-    ):  # fmt: skip
+    def kl_of(mean, log_var, p_mean, p_log_var):
+        # The KL of each coordinate, and its gradient in the mean and in the log variance.
+        log_ratio, shift = log_var - p_log_var, mean - p_mean
+        excess, pull = tl.exp(log_ratio) - 1, shift * tl.exp(-p_log_var)
+        return 0.5 * (excess - log_ratio + shift * pull), pull, 0.5 * excess
+
+    @triton.jit
+    def _block(table, blocks, UNIT: tl.constexpr, BLOCK: tl.constexpr):
         # The table says where a block begins, and where its tensor begins and how long it is.
         run, row = (tl.program_id(0) // blocks).to(tl.int64), table + tl.program_id(0) % blocks * 3
         first, size = tl.load(row + 1) * UNIT, tl.load(row + 2) * UNIT
         at = tl.load(row) * UNIT + tl.arange(0, BLOCK)
-        inside = at < first + size
+        return run, first, size, at, at < first + size
+
+    @triton.jit
+    def _draw(
+        theta, mean, var, noise, step, table, blocks, runs, draws, width, noise_apart,
+        SEEDED: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        run, first, size, at, inside = _block(table, blocks, UNIT, BLOCK)
         mu = tl.load(mean + run * width * UNIT + at, inside)
         sigma = tl.sqrt(tl.load(var + run * width * UNIT + at, inside))
-        if SEEDED:
-            seed, now = tl.load(noise + run), tl.load(step)
-            for draw in range(0, draws, 4):
-                one, two, three, four = four_normals(seed, now, at, draw // 4)
-                left = at * 0 + (draws - draw)
-                place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)
-                tl.store(place, mu + sigma * one, inside)
-                tl.store(place + size, mu + sigma * two, inside & (left > 1))
-                tl.store(place + 2 * size, mu + sigma * three, inside & (left > 2))
-                tl.store(place + 3 * size, mu + sigma * four, inside & (left > 3))
-        else:
-            for begin in range(0, draws, DRAWS):
-                draw = begin + tl.arange(0, DRAWS)[:, None]
-                both = (draw < draws) & inside[None, :]
-                eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both)
-                place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
-                tl.store(place, mu[None, :] + sigma[None, :] * eps, both)
+        for draw in range(0, draws, 4):
+            one, two, three, four = four_draws(
+                noise, step, run, at, inside, draw, draws, noise_apart * UNIT, SEEDED
+            )  # fmt: skip
+            left = at * 0 + (draws - draw)
+            place = theta + runs * draws * first + (run * draws + draw) * size + (at - first)
+            tl.store(place, mu + sigma * one, inside)
+            tl.store(place + size, mu + sigma * two, inside & (left > 1))
+            tl.store(place + 2 * size, mu + sigma * three, inside & (left > 2))
+            tl.store(place + 3 * size, mu + sigma * four, inside & (left > 3))
 
     @triton.jit
     def _draw_gradient(
         g_mean, g_var, g, var, noise, step, table, blocks, runs, draws, width, noise_apart,
-        SEEDED: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr, DRAWS: tl.constexpr,
+        SEEDED: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        run, row = (tl.program_id(0) // blocks).to(tl.int64), table + tl.program_id(0) % blocks * 3
-        first, size = tl.load(row + 1) * UNIT, tl.load(row + 2) * UNIT
-        at = tl.load(row) * UNIT + tl.arange(0, BLOCK)
-        inside = at < first + size
-        if SEEDED:
-            seed, now = tl.load(noise + run), tl.load(step)
-            plain = tl.zeros((BLOCK,), tl.float32)
-            along = tl.zeros((BLOCK,), tl.float32)
-            for draw in range(0, draws, 4):
-                one, two, three, four = four_normals(seed, now, at, draw // 4)
-                left = at * 0 + (draws - draw)
-                place = g + runs * draws * first + (run * draws + draw) * size + (at - first)
-                a = tl.load(place, inside, other=0.0)
-                b = tl.load(place + size, inside & (left > 1), other=0.0)
-                c = tl.load(place + 2 * size, inside & (left > 2), other=0.0)
-                d = tl.load(place + 3 * size, inside & (left > 3), other=0.0)
-                plain += (a + b) + (c + d)
-                along += (a * one + b * two) + (c * three + d * four)
-        else:
-            total = tl.zeros((DRAWS, BLOCK), tl.float32)
-            turned = tl.zeros((DRAWS, BLOCK), tl.float32)
-            for begin in range(0, draws, DRAWS):
-                draw = begin + tl.arange(0, DRAWS)[:, None]
-                both = (draw < draws) & inside[None, :]
-                place = g + runs * draws * first + (run * draws + draw) * size + (at - first)[None, :]
-                up = tl.load(place, both, other=0.0)
-                eps = tl.load(noise + (run * draws + draw) * noise_apart * UNIT + at[None, :], both, other=0.0)
-                total += up
-                turned += up * eps
-            plain, along = tl.sum(total, 0), tl.sum(turned, 0)
+        run, first, size, at, inside = _block(table, blocks, UNIT, BLOCK)
+        plain = tl.zeros((BLOCK,), tl.float32)
+        along = tl.zeros((BLOCK,), tl.float32)
+        for draw in range(0, draws, 4):
+            one, two, three, four = four_draws(
+                noise, step, run, at, inside, draw, draws, noise_apart * UNIT, SEEDED
+            )  # fmt: skip
+            up = g + runs * draws * first + (run * draws + draw) * size + (at - first)
+            plain, along = add_four(plain, along, up, size, draw, draws, at, inside, one, two, three, four)
         sigma = tl.sqrt(tl.load(var + run * width * UNIT + at, inside, other=1.0))
         tl.store(g_mean + run * width * UNIT + at, plain, inside)
         tl.store(g_var + run * width * UNIT + at, 0.5 * along / sigma, inside)
@@ -107,16 +97,16 @@ if triton is not None:
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
         inside = at < size * UNIT
-        old = tl.load(p_log_var + run * p_var_apart * UNIT + at, inside, other=0.0)
-        log_ratio = tl.load(log_var + run * q_var_apart * UNIT + at, inside, other=0.0) - old
-        shift = tl.load(mean + run * q_mean_apart * UNIT + at, inside, other=0.0)
-        shift -= tl.load(p_mean + run * p_mean_apart * UNIT + at, inside, other=0.0)
-        excess = tl.exp(log_ratio) - 1
-        pull = shift * tl.exp(-old)
+        kl, pull, excess = kl_of(
+            tl.load(mean + run * q_mean_apart * UNIT + at, inside, other=0.0),
+            tl.load(log_var + run * q_var_apart * UNIT + at, inside, other=0.0),
+            tl.load(p_mean + run * p_mean_apart * UNIT + at, inside, other=0.0),
+            tl.load(p_log_var + run * p_var_apart * UNIT + at, inside, other=0.0),
+        )
         first, second = g_mean + run * g_mean_apart * UNIT + at, g_log_var + run * g_var_apart * UNIT + at
         tl.store(first, tl.load(first, inside) - pull, inside)
-        tl.store(second, tl.load(second, inside) - 0.5 * excess, inside)
-        tl.store(part + tl.program_id(0), 0.5 * tl.sum(excess - log_ratio + shift * pull, 0))
+        tl.store(second, tl.load(second, inside) - excess, inside)
+        tl.store(part + tl.program_id(0), tl.sum(kl, 0))
 
     @triton.jit
     def _take_quadratic(
@@ -202,7 +192,7 @@ def _drawn(
     seeded = len(noise) == 2
     unit, (units, apart, *_) = in_units(width, 0 if seeded else apart_of(noise[0]), *sizes)
     table = _table(sizes, unit, like.device)
-    options = {"SEEDED": seeded, "UNIT": unit, "BLOCK": BLOCK, "DRAWS": 1 if draws == 1 else 2}
+    options = {"SEEDED": seeded, "UNIT": unit, "BLOCK": BLOCK}
     return (runs * len(table),), (noise[0], noise[-1], table, len(table), runs, draws, units, apart), options
 
 

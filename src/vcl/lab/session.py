@@ -29,7 +29,7 @@ from vcl.lab.folder import RunFolder, write_atomic
 from vcl.lab.generative.keep import ENDING
 from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
-from vcl.lab.progress import both, watching
+from vcl.lab.progress import Watch, both, watching
 from vcl.lab.runner import run_method
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import Arrays, arrays
@@ -88,27 +88,31 @@ def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console, j
     """
     seconds, drawing = dict.fromkeys((entry.name for entry in plan.methods), 0.0), Lock()
 
-    def run(place: int, entry: MethodEntry, beside: Report) -> None:
+    def run(place: int, entry: MethodEntry, watch: Watch, beside: Report) -> None:
         began = perf_counter()
-        with watching(console, lines=jobs > 1) as watch:
-            watch.begin(entry.name, plan.settings.tasks)
-            pictures: list[Tensor] = []
-            for done in run_method(plan, entry, data, both(watch.epoch, beside), say=partial(say_on, console)):
-                folder.add(done.rows, place)
-                pictures += [] if done.pictures is None else [done.pictures]
-                if done.saved is not None:
-                    folder.keep(f"{entry.name}{ENDING}", done.saved)
-                watch.task(done)
+        watch.begin(entry.name, plan.settings.tasks)
+        pictures: list[Tensor] = []
+        for done in run_method(plan, entry, data, both(watch.epoch, beside), say=partial(say_on, console)):
+            folder.add(done.rows, place)
+            pictures += [] if done.pictures is None else [done.pictures]
+            if done.saved is not None:
+                folder.keep(f"{entry.name}{ENDING}", done.saved)
+            watch.task(done)
         if pictures:
             with drawing:  # matplotlib has settings that all threads share
                 keep_pictures(pictures, entry.name, plan, data, folder)
         seconds[entry.name] = round(perf_counter() - began, 2)
 
-    if jobs == 1:
-        for place, entry in enumerate(plan.methods):
-            run(place, entry, silent)
+    def run_beside(place: int, entry: MethodEntry, beside: Report) -> None:
+        with watching(console, lines=True) as watch:
+            run(place, entry, watch, beside)
+
+    if jobs > 1:
+        side_by_side([partial(run_beside, *each) for each in enumerate(plan.methods)], jobs, plan.device)
     else:
-        side_by_side([partial(run, *each) for each in enumerate(plan.methods)], jobs, plan.device)
+        with watching(console) as watch:
+            for place, entry in enumerate(plan.methods):
+                run(place, entry, watch, silent)
     return seconds
 
 

@@ -116,10 +116,9 @@ def sweep(
         seconds = run_methods(plan, data, folder, console)
         chosen = choose(folder.rows, plan.grid, score.metric)
         tell(chosen, select, score, console)
-    folder.describe(
-        {**about, "chosen": {m: _record(c) for m, c in chosen.items()}, **finished(seconds, sum(seconds.values()))}
-    )
-    show(plan, about, sum(seconds.values()), folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen, score)}\n")
+    total = sum(seconds.values())
+    folder.describe({**about, "chosen": {m: _record(c) for m, c in chosen.items()}, **finished(seconds, total)})
+    show(plan, about, total, folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen, score)}\n")
     console.print(WARNINGS[select], soft_wrap=True, highlight=False)
     return chosen
 

@@ -19,7 +19,7 @@ from vcl.likelihood import Categorical, Likelihood
 from vcl.models.base import Heads, Role
 from vcl.moments import linear, through
 from vcl.perceptron import Perceptron
-from vcl.rows import is_row_wise
+from vcl.rows import chain_of, is_row_wise
 
 TRUNK = "trunk."
 
@@ -141,20 +141,16 @@ def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
 
 
 def _chain(trunk: nn.Module) -> Perceptron | None:
-    """The names of weights and biases of a flat chain of (linear layer, ReLU), which nothing else listens to."""
-    modules = list(trunk.named_modules(remove_duplicate=False))
-    layers = [(TRUNK + name, layer) for name, layer in modules if type(layer) is not nn.Sequential]
+    """The names of weights and biases of a flat chain of (linear layer, ReLU)."""
+    layers = chain_of(trunk)
     kinds = [type(layer) for _, layer in layers[1:]]
-    listened = any(layer._forward_hooks or layer._forward_pre_hooks for _, layer in modules)
-    if listened or not is_row_wise(trunk) or kinds != [nn.Linear, nn.ReLU] * (len(kinds) // 2):
+    if not is_row_wise(trunk) or kinds != [nn.Linear, nn.ReLU] * (len(kinds) // 2):
         return None
-    linear = [(name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
-    found = Perceptron(
+    linear = [(TRUNK + name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
+    return Perceptron(
         tuple(f"{name}.weight" for name, _ in linear),
         tuple(None if layer.bias is None else f"{name}.bias" for name, layer in linear),
     )
-    # A bias that two layers share has one name only.
-    return found if {TRUNK + name for name, _ in trunk.named_parameters()} == set(found.names) else None
 
 
 def _trunk(params: Params) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@
 
 by either estimator, for perceptrons with at most :data:`WIDEST` units in every layer but the inputs. The products are
 torch's; all that stands between two of them (biases, noise, ReLU, the softmax and its gradient, sums over draws, the
-KL) is one kernel of :mod:`vcl.kernels.perceptron`. :mod:`vcl.perceptron.fit` does the same on the CPU; the tests
+KL) is one kernel (see :mod:`vcl.kernels.perceptron`). :mod:`vcl.perceptron.fit` does the same on the CPU; the tests
 compare both with what torch differentiates.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from vcl import kernels
 from vcl.data import Data, as_input, weight_of_each
 from vcl.forward import Estimator
-from vcl.kernels import perceptron as on
+from vcl.kernels import perceptron, perceptron_local, perceptron_weights
 from vcl.kernels.base import apart_of, blocks_of
 from vcl.layout import Layout
 from vcl.noise import Key
@@ -126,7 +126,7 @@ def _by_weights(
         nonlocal done
         part = g.numel() // (runs * draws * tiles)
         blocks = blocks_of(part, CUT["gather"]["BLOCK"])
-        on.gather[(runs * blocks,)](
+        perceptron_weights.gather[(runs * blocks,)](
             g_mean, g_log_var, kl, g, *q, *p, *noise, size, first, part, p[0].stride(0), p[1].stride(0), apart, blocks,
             kl.shape[1], done, draws, tiles, SEEDED=seeded, **CUT["gather"],
         )  # fmt: skip
@@ -136,7 +136,7 @@ def _by_weights(
     rest_apart = _aligned(size - shared)
     first, rest = new(shared), new(rest_apart)
     blocks = blocks_of(size, CUT["draw"]["BLOCK"])
-    on.draw[(runs * blocks,)](
+    perceptron_weights.draw[(runs * blocks,)](
         first, rest, mean, log_var, *noise, size, shared, rest_apart, apart, blocks, draws,
         SEEDED=seeded, **CUT["draw"],
     )  # fmt: skip
@@ -152,7 +152,7 @@ def _by_weights(
     tiles = blocks_of(rows, CUT["rectify"]["ROWS"])
     for layer, (before, after) in hidden:
         h[layer] = new(rows, before)
-        on.rectify[(runs * draws * tiles,)](
+        perceptron_weights.rectify[(runs * draws * tiles,)](
             h[layer], a, rest, *order, rest_apart, sizes.biases[layer - 1] - shared, draws, rows, tiles,
             UNITS=before, OUT=_wide(before), **CUT["rectify"],
         )  # fmt: skip
@@ -165,7 +165,7 @@ def _by_weights(
     tiles = blocks_of(rows, CUT["head"]["ROWS"])
     log_lik, g_tail = new(tiles), new(tiles, before + classes * before + classes)
     tail = sizes.biases[-2]
-    on.head[(runs * draws * tiles,)](
+    perceptron_weights.head[(runs * draws * tiles,)](
         log_lik, g_tail, a, rest, y, *order, rest_apart, tail - shared, draws, rows, tiles, weight / draws,
         UNITS=before, CLASSES=classes, IN=_wide(before), OUT=_wide(classes), PRECISION=_precision(), **CUT["head"],
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _by_weights(
         g_h = torch.bmm(g, weights[layer])
         a, g_bias = new(rows, before), new(tiles, before)
         order = wide if layer == 1 else narrow
-        on.mask[(runs * draws * tiles,)](
+        perceptron_weights.mask[(runs * draws * tiles,)](
             a, g_bias, g_h, h[layer], *order, draws, rows, tiles, UNITS=before, OUT=_wide(before), **CUT["mask"]
         )
         gather(g_bias, sizes.biases[layer - 1], tiles)
@@ -204,7 +204,7 @@ def _by_local(
         nonlocal done
         part = g.numel() // (2 * runs * parts)
         blocks = blocks_of(part, CUT["add"]["BLOCK"])
-        on.add[(runs * blocks,)](
+        perceptron_local.add[(runs * blocks,)](
             g_mean, g_log_var, kl, *g, var, *q, *p, size, first, part, p[0].stride(0), p[1].stride(0), blocks,
             kl.shape[1], done, parts, **CUT["add"],
         )  # fmt: skip
@@ -219,7 +219,7 @@ def _by_local(
 
     (m, s), first = pair(rows, units), pair(rows, width)
     row_tiles, tiles = blocks_of(rows, CUT["moments"]["ROWS"]), blocks_of(units, CUT["moments"]["OUT"])
-    on.moments[(runs * row_tiles * tiles,)](
+    perceptron_local.moments[(runs * row_tiles * tiles,)](
         m, s, x, mean, var, x.stride(0), size, sizes.biases[0], rows, row_tiles, tiles, width, TINY,
         UNITS=units, PRECISION=precision, **CUT["moments"],
     )  # fmt: skip
@@ -230,7 +230,7 @@ def _by_local(
         found, W = pair(draws * rows, before), pair(after, before)
         std = s if layer == 1 else new(draws * rows, before)
         strides = (rows, 0) if layer == 1 else (draws * rows, rows)
-        on.spread[(runs * draws * tiles,)](
+        perceptron_local.spread[(runs * draws * tiles,)](
             *found, std, m, s, mean, var, noise, *strides, size, sizes.biases[layer - 1], tape[layer - 1],
             apart, draws, rows, tiles, TINY, FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["spread"],
         )  # fmt: skip
@@ -242,7 +242,7 @@ def _by_local(
     before, classes = sizes.layers[-1]
     tiles = blocks_of(rows, CUT["head_local"]["ROWS"])
     log_lik, g_tail = new(draws, tiles), pair(draws, tiles, before + classes * before + classes)
-    on.head_local[(runs * draws * tiles,)](
+    perceptron_local.head_local[(runs * draws * tiles,)](
         log_lik, *g_tail, m, s, mean, var, noise, y, size, sizes.biases[-2], tape[-3], tape[-2], apart,
         draws, rows, tiles, weight / draws, TINY, UNITS=before, CLASSES=classes,
         IN=_wide(before), OUT=_wide(classes), PRECISION=precision, **CUT["head_local"],
@@ -256,7 +256,7 @@ def _by_local(
         g_h = products(moments, W)
         moments = pair(rows, before) if layer == 1 else g_h
         g_bias = pair(tiles, before)
-        on.back_local[(runs * tiles,)](
+        perceptron_local.back_local[(runs * tiles,)](
             *moments, *g_bias, *g_h, found[0], std, noise, tape[layer - 1], apart, draws, rows, tiles,
             FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["back_local"],
         )  # fmt: skip
@@ -270,7 +270,7 @@ def _by_local(
 def _value(log_lik: Tensor, kl: Tensor, scale: float) -> Tensor:
     """L(q) of each run [R], from the parts of both its terms."""
     value = torch.empty(len(kl), device=kl.device)
-    on.value[(len(kl),)](value, log_lik, kl, log_lik[0].numel(), kl.shape[1], scale, BLOCK=1024)
+    perceptron.value[(len(kl),)](value, log_lik, kl, log_lik[0].numel(), kl.shape[1], scale, BLOCK=1024)
     return value
 
 
