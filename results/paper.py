@@ -44,7 +44,10 @@ def publish(source: Path) -> None:
         text = shortened(rows, item.name in WHOLE_COURSE) if isinstance(item, StreamItem) else rounded(rows)
         (FOLDER / item.name / "rows.csv").write_text(text)
     parts = [json.loads(path.read_text()) for path in sorted(source.glob("parts/*/part.json"))]
-    (FOLDER / "parts.json").write_text(json.dumps([part for part in parts if part["finished"]], indent=1) + "\n")
+    # An item that has not run to its end is not published, and neither are those of its parts that have.
+    behind = {item.name for item in ITEMS if not (source / item.name).is_dir()}
+    kept = [part for part in parts if part["finished"] and part["description"].get("experiment") not in behind]
+    (FOLDER / "parts.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def shortened(path: Path, course: bool) -> str:
