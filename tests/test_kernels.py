@@ -19,11 +19,13 @@ from vcl.layout import Layout
 from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network, mlp
 from vcl.noise import Key
+from vcl.optimise import Ascent, ascend
 from vcl.pixels import BernoulliPixels
 from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
-from vcl.step import by_autograd
+from vcl.rng import Rng
+from vcl.step import Eager, by_autograd
 
 pytestmark = pytest.mark.skipif(
     not kernels.usable(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu")),
@@ -322,3 +324,26 @@ def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(what: 
     for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
         scale = other.abs().max()
         torch.testing.assert_close(mine / scale, other / scale, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("units", [(784, 100, 100, 10), (40, 20, 16, 8, 5)])
+def test_a_fit_of_recorded_steps_with_branches_ends_where_one_in_line_does(
+    estimator: Estimator, units: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch that reads memory after it was handed out again, or is not waited for, would end elsewhere."""
+    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
+    g = torch.Generator("cuda").manual_seed(0)
+    prior = model.prior({"all": units[-1]}).to("cuda").expand(3)
+    start = tuple(torch.randn(prior.mean.shape, generator=g, device="cuda") * 0.1 - shift for shift in (0, 5))
+    x = torch.randint(0, 256, (650, units[0]), generator=g, device="cuda", dtype=torch.uint8)
+    data = dataset(x, torch.randint(0, units[-1], (650,), generator=g, device="cuda"), runs=3)
+    settings = Ascent(4, 16, schedule="cosine")
+
+    def ends(draws: int) -> tuple[torch.Tensor, ...]:
+        return ascend(Elbo(model, prior, draws, estimator), start, data, settings, Rng((0, 1, 2)))
+
+    recorded = ends(4)
+    monkeypatch.setattr("vcl.optimise.make_step", Eager)
+    for ours, plain in zip(recorded, ends(4), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from vcl.data import Data, concat, dataset, ready
 from vcl.errors import NonFiniteError, VclError
-from vcl.optimise import Ascent, Progress, ascend, climb, scaled_sum
+from vcl.optimise import Ascent, Guard, Progress, ascend, climb, scaled_sum
 from vcl.rng import Rng
 from vcl.step import Eager, gather
 
@@ -101,6 +101,22 @@ def test_training_that_turns_non_finite_names_the_epoch_and_the_likely_cause() -
         NonFiniteError, match=r"a fit became non-finite in epoch 1 of 5 \(seed 1\).*learning rate 0.001"
     ):
         ascend(Explosive(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(5, None), Rng((0, 1)), what="a fit")
+
+
+@pytest.mark.parametrize("bad", [2, 5])
+def test_a_fit_that_is_looked_at_an_epoch_later_still_names_the_epoch(bad: int) -> None:
+    """As on a GPU, which is given the next epoch's work before this one's numbers are looked at."""
+    told: list[Progress] = []
+    guard = Guard("a fit", Ascent(5, None), (3, 4), told.append, behind=1)
+
+    def run() -> None:
+        for epoch in range(1, 6):
+            guard.epoch(epoch, torch.tensor([1.0, float("nan") if epoch == bad else 1.0]), (torch.zeros(2, 1),))
+        guard.end()
+
+    with pytest.raises(NonFiniteError, match=rf"a fit became non-finite in epoch {bad} of 5 \(seed 4\)"):
+        run()
+    assert len(told) == bad
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vcl import kernels
+from vcl.cuda_streams import Branch
 
 BETAS = (0.9, 0.999)
 EPS = 1e-8
@@ -83,8 +84,14 @@ class KernelAdam:
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """One step up."""
         scales = kernels.adam_scales(self.count, self.lr, *BETAS)
-        for value, (m, v), g in zip(self.parameters, self.moments, gradients, strict=True):
-            kernels.adam(value, m, v, g.contiguous(), scales, *BETAS, EPS)
+        first, *rest = zip(self.parameters, self.moments, (g.contiguous() for g in gradients), strict=True)
+        branch = Branch(self.count.device)
+        for value, (m, v), g in rest:
+            with branch.beside(g, scales):
+                kernels.adam(value, m, v, g, scales, *BETAS, EPS)
+        value, (m, v), g = first
+        kernels.adam(value, m, v, g, scales, *BETAS, EPS)
+        branch.join()
 
 
 def make_adam(parameters: tuple[Tensor, ...], lr: float) -> Adam:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, cos, pi
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -128,6 +128,7 @@ def climb(
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
     take = make_step(objective, now, data, settings.lr, rng.at("noise"))
+    guard = Guard(what, settings, rng.seeds, report, behind=1 if device.type == "cuda" else 0)
     done = 0
     for epoch in range(1, settings.epochs + 1):
         # A whole-data batch has no order, so none is drawn and nothing is gathered.
@@ -143,22 +144,48 @@ def climb(
             values.append(step.value)
             done += 1
             yield now, step
-        value = torch.stack(values).mean(0)
-        _check_finite(value, now, what, epoch, settings, rng)
-        report(Progress(what, epoch, settings.epochs, value))
+        guard.epoch(epoch, torch.stack(values).mean(0), now)
+    guard.end()
 
 
-def _check_finite(
-    value: Tensor, parameters: tuple[Tensor, ...], what: str, epoch: int, settings: Ascent, rng: Rng
-) -> None:
+@final
+class Guard:
+    """Reports every epoch and ends a fit whose numbers are no longer finite.
+
+    Who looks at numbers waits until they are there. So a GPU's are looked at some epochs ``behind``, when it has been
+    given more to do.
+    """
+
+    def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, behind: int) -> None:
+        self.what, self.settings, self.seeds, self.report, self.behind = what, settings, seeds, report, behind
+        self.unseen: list[tuple[int, Tensor]] = []
+
+    def epoch(self, epoch: int, value: Tensor, parameters: tuple[Tensor, ...]) -> None:
+        """An epoch ended with this objective [R] on average, and here."""
+        self.unseen.append((epoch, _finite(value, parameters)))
+        while len(self.unseen) > self.behind:
+            self._look(*self.unseen.pop(0))
+        self.report(Progress(self.what, epoch, self.settings.epochs, value))
+
+    def end(self) -> None:
+        """Look at what is left."""
+        for each in self.unseen:
+            self._look(*each)
+
+    def _look(self, epoch: int, fine: Tensor) -> None:
+        if not bool(fine.all()):
+            seeds = dict.fromkeys(str(seed) for seed, good in zip(self.seeds, fine.tolist(), strict=True) if not good)
+            raise NonFiniteError(
+                f"{self.what} became non-finite in epoch {epoch} of {self.settings.epochs} (seed {', '.join(seeds)}): "
+                f"the learning rate {self.settings.lr:g} is probably too large for this data; lower it, or scale the "
+                "inputs."
+            )
+
+
+def _finite(value: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
+    """Whether all numbers of each run are finite: [R]."""
     fine = value.isfinite()
     for values in parameters:  # by the extremes, which NaN passes into, so that no mask as large as theta is made
         low, high = torch.aminmax(values.flatten(1), dim=1)
         fine = fine & low.isfinite() & high.isfinite()
-    if not bool(fine.all()):
-        seeds = dict.fromkeys(str(seed) for seed, good in zip(rng.seeds, fine.tolist(), strict=True) if not good)
-        bad = ", ".join(seeds)
-        raise NonFiniteError(
-            f"{what} became non-finite in epoch {epoch} of {settings.epochs} (seed {bad}): the learning rate "
-            f"{settings.lr:g} is probably too large for this data; lower it, or scale the inputs."
-        )
+    return fine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import NamedTuple, Protocol, TypeVar, final, runtime_checkable
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vcl import kernels
 from vcl.adam import make_adam
+from vcl.cuda_streams import stream_for
 from vcl.data import Data
 from vcl.noise import KernelNoise, Key, make_noise
 from vcl.rng import Rng
@@ -134,16 +135,6 @@ class Eager:
 
 
 RECORDING = Lock()
-
-
-@cache
-def stream_for(purpose: str, device: torch.device) -> torch.cuda.Stream:
-    """One CUDA stream for each purpose, kept for good.
-
-    torch has 32 of a priority and hands them out in turn: who asks for a new one each time ends up on a stream where
-    another thread is recording. Ours are of high priority, all alike; those of our users seldom are.
-    """
-    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
 @final

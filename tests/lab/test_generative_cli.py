@@ -98,6 +98,8 @@ def test_a_run_leaves_rows_table_figures_samples_and_generators(story: tuple[Pat
     assert "figure out/generators-log-likelihood.png" in said
     (told,) = {line for line in said.splitlines() if line.startswith("classifier: ")}
     assert " % on the test set, SHA-256 " in told
+    assert table.endswith(f"\n{told}\n"), "it belongs with the numbers"
+    assert json.loads((out / "run.json").read_text())["notes"] == [told]
 
 
 def test_the_settings_of_a_run_are_written_down(story: tuple[Path, str]) -> None:

@@ -51,7 +51,10 @@ def test_every_item_makes_its_rows_its_figure_and_its_lines(name: str, here: Pat
         shown = [(method + each.suffix, method, each) for method in methods(rows) for each in measures]
         assert [line["what"] for line in mine] == [what for what, *_ in shown]
         for line, (_, method, measured) in zip(mine, shown, strict=True):
-            ends = measured.scale * average_accuracy(matrix(rows, method, measured.metric))[:, -1]
+            values = matrix(rows, method, measured.metric)
+            learned = torch.stack([values[:, task, task] for task in range(values.shape[1])], 1).mean(1)
+            ends = learned if measured.suffix == " when learned" else average_accuracy(values)[:, -1]
+            ends = measured.scale * ends
             assert float(line["ours"]) == pytest.approx(ends.mean().item(), abs=0.006)
             assert float(line["error"]) == pytest.approx((ends.std() / len(ends) ** 0.5).item(), abs=0.006)
             assert int(line["seeds"]) == len(ends) == 2

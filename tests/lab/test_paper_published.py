@@ -2,12 +2,15 @@
 
 import importlib.util
 import json
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
-from vcl.lab.paper.item import StreamItem
+import pytest
+
+from vcl.lab.paper.item import StreamItem, measure
 from vcl.lab.paper.items import ITEMS
-from vcl.lab.paper.table import ends, read_lines
+from vcl.lab.paper.table import read_lines
 from vcl.lab.results import methods, read_csv
 
 ROOT = Path(__file__).parents[2]
@@ -33,18 +36,19 @@ def test_the_table_is_what_the_published_rows_make_of_it() -> None:
     for item in ITEMS:
         if isinstance(item, StreamItem) and (folder / item.name).is_dir():
             rows = read_csv(folder / item.name / "rows.csv")
-            for name in methods(rows):
-                last = max(row.after for row in rows if row.method == name)
-                mine = [row for row in rows if row.method == name and row.after == last]
+            for name, measured in product(methods(rows), item.measures):
+                mine = [row for row in rows if row.method == name and row.metric == measured.metric]
+                last, learned = max(row.after for row in mine), measured.suffix == " when learned"
                 by_seed: dict[int, list[float]] = {}
                 for row in mine:
-                    by_seed.setdefault(row.seed, []).append(100 * row.value)
+                    if row.after == (row.on if learned else last):
+                        by_seed.setdefault(row.seed, []).append(measured.scale * row.value)
                 means = [sum(values) / len(values) for values in by_seed.values()]
-                line = lines[item.name, name]
+                line = lines[item.name, name + measured.suffix]
                 assert abs(float(line.ours) - sum(means) / len(means)) < 0.006
                 assert line.seeds == len(means)
                 if len({row.after for row in rows}) == last:
-                    assert abs(sum(ends(rows, name).values()) / len(means) - float(line.ours)) < 0.006
+                    assert measure(rows, name, measured) == pytest.approx(dict(zip(by_seed, means, strict=True)))
                 seen += 1
     assert seen > 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -104,6 +105,22 @@ def test_rows_of_a_task_that_the_state_does_not_have_are_not_doubled(
     rows = read_csv(store.stream(plan("mle"), DATA).path)
     assert len({row[:5] for row in rows}) == len(rows)
     assert sorted({row.after for row in rows}) == [1, 2, 3]
+
+
+def test_a_part_keeps_what_was_said_of_its_numbers_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The classifier that generators are judged by: a part that goes on elsewhere may meet another one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    small = ("latent=2", "features=4", "ll_draws=2", "images=4", "classifier_hidden=8", "classifier_epochs=1")
+    wanted = make_plan("generative-digits", "vcl", "smoke", 1, "cpu", ("tasks=2", "hidden=4", *small))
+    with monkeypatch.context() as patch:
+        counting(patch, stop_after=2)
+        with pytest.raises(KeyboardInterrupt):
+            store.stream(wanted, DATA)
+    kept = store.stream(wanted, DATA)
+    (note,) = json.loads(kept.path.with_name("part.json").read_text())["notes"]
+    assert note.startswith("classifier: ")
 
 
 def name_of(plan: Plan, data: Loaded = DATA) -> str:

@@ -8,7 +8,7 @@ import pytest
 from lab_made import triangle_rows
 
 from vcl.lab.paper import table
-from vcl.lab.paper.item import best_of_grids
+from vcl.lab.paper.item import ACCURACY, Measured, best_of_grids, measure, when_learned
 from vcl.lab.paper.numbers import Claim, Number, claims, numbers
 from vcl.lab.results import Summary, methods
 
@@ -30,7 +30,13 @@ def test_a_line_holds_both_numbers_and_where_the_papers_is_from() -> None:
 
 def test_ends_are_the_average_over_tasks_after_the_last_in_percent() -> None:
     rows = triangle_rows("vcl", {0: [[0.9], [0.7, 0.8]], 3: [[0.5], [0.8, 0.6]]})
-    assert table.ends(rows, "vcl") == pytest.approx({0: 75.0, 3: 70.0})
+    assert measure(rows, "vcl", ACCURACY) == pytest.approx({0: 75.0, 3: 70.0})
+
+
+def test_what_was_learned_is_the_average_over_tasks_each_right_after_it() -> None:
+    rows = triangle_rows("vcl", {0: [[-1.0], [-7.0, -2.0]], 3: [[-3.0], [-9.0, -5.0]]})
+    learned = Measured("accuracy", " when learned", take=when_learned)
+    assert measure(rows, "vcl", learned) == pytest.approx({0: -1.5, 3: -4.0})
 
 
 CLAIM = Claim("fig2", "a is better", "a", "b", "somewhere")

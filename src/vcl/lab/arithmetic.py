@@ -14,10 +14,14 @@ HOWS: tuple[How, ...] = ("float32", "tf32")
 
 
 class _Users:
-    """Who multiplies now, in one way at a time: methods that run side by side may want the same or must wait."""
+    """Who multiplies now, in one way at a time: methods that run side by side may want the same or must wait.
+
+    They come in turn, so that who wants another way is not kept waiting by others who come and go.
+    """
 
     def __init__(self) -> None:
         self.changed, self.count, self.how, self.before = Condition(), 0, "", ""
+        self.waiting: list[object] = []
 
 
 _USERS = _Users()
@@ -26,9 +30,14 @@ _USERS = _Users()
 @contextmanager
 def matrix_products(how: How) -> Iterator[None]:
     """Matrix products of float32 tensors on a GPU in full, or with factors rounded to TF32 (sums stay in full)."""
-    users = _USERS
+    users, me = _USERS, object()
     with users.changed:
-        users.changed.wait_for(lambda: users.count == 0 or users.how == how)
+        users.waiting.append(me)
+        try:
+            users.changed.wait_for(lambda: users.waiting[0] is me and (users.count == 0 or users.how == how))
+        finally:
+            users.waiting.remove(me)
+            users.changed.notify_all()
         if users.count == 0:
             users.how, users.before = how, torch.backends.cuda.matmul.fp32_precision
             torch.backends.cuda.matmul.fp32_precision = "tf32" if how == "tf32" else "ieee"

@@ -24,6 +24,7 @@ class RunFolder:
         self.path = path
         self.shares: dict[int, list[Row]] = {}
         self.parts: list[RunFolder] = []
+        self.notes: list[str] = []
         self.made = False
         self.adding = Lock()
 
@@ -65,8 +66,14 @@ class RunFolder:
                     self.path.rmdir()
 
     def describe(self, about: dict[str, Any]) -> None:
-        """Write what this run is."""
-        write_atomic(self.path / ABOUT, json.dumps(about, indent=2) + "\n")
+        """Write what this run is, with what was noted."""
+        notes = {"notes": self.notes} if self.notes else {}
+        write_atomic(self.path / ABOUT, json.dumps({**about, **notes}, indent=2) + "\n")
+
+    def note(self, line: str) -> None:
+        """Keep a line that belongs with the numbers, once."""
+        with self.adding:
+            self.notes += [] if line in self.notes else [line]
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep a file beside the rows."""

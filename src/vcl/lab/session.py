@@ -88,11 +88,15 @@ def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console, j
     """
     seconds, drawing = dict.fromkeys((entry.name for entry in plan.methods), 0.0), Lock()
 
+    def say(line: str) -> None:
+        folder.note(line)
+        say_on(console, line)
+
     def run(place: int, entry: MethodEntry, watch: Watch, beside: Report) -> None:
         began = perf_counter()
         watch.begin(entry.name, plan.settings.tasks)
         pictures: list[Tensor] = []
-        for done in run_method(plan, entry, data, both(watch.epoch, beside), say=partial(say_on, console)):
+        for done in run_method(plan, entry, data, both(watch.epoch, beside), say=say):
             folder.add(done.rows, place)
             pictures += [] if done.pictures is None else [done.pictures]
             if done.saved is not None:
@@ -140,6 +144,7 @@ def show(
     note = kind.table.explain(folder.rows, paper)
     made = f"`{about['command']}`, vcl {__version__}, torch {torch.__version__}, {about['device']}, {seconds:.0f} s"
     text = f"# {title}\n\n{before}{tables.markdown(lines, kind.table.columns)}\n{note}\n\nMade by {made}.\n"
+    text += "".join(f"\n{each}\n" for each in folder.notes)
     write_atomic(folder.path / "table.md", text)
     figures = kind.draw(folder.rows, title, paper, folder.path)
     if any(len(lams) > 1 for lams in plan.grid.values()):

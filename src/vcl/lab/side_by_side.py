@@ -14,9 +14,9 @@ from threading import Event
 
 import torch
 
+from vcl.cuda_streams import stream_for
 from vcl.errors import VclError
 from vcl.optimise import Progress, Report
-from vcl.step import stream_for
 
 
 class StoppedError(Exception):

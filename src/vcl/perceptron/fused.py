@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from vcl import kernels
+from vcl.cuda_streams import Branch
 from vcl.data import Data, as_input, weight_of_each
 from vcl.forward import Estimator
 from vcl.kernels import perceptron, perceptron_local, perceptron_weights
@@ -121,6 +122,7 @@ def _by_weights(
         return torch.empty(runs, draws, *shape, device=x.device)
 
     kl, done = torch.empty(runs, _blocks(sizes, CUT["gather"]["BLOCK"]), device=x.device), 0
+    branch = Branch(x.device)
 
     def gather(g: Tensor, first: int, tiles: int) -> None:
         nonlocal done
@@ -169,19 +171,25 @@ def _by_weights(
         log_lik, g_tail, a, rest, y, *order, rest_apart, tail - shared, draws, rows, tiles, weight / draws,
         UNITS=before, CLASSES=classes, IN=_wide(before), OUT=_wide(classes), PRECISION=_precision(), **CUT["head"],
     )  # fmt: skip
-    gather(g_tail, tail, tiles)
+    with branch.beside(g_tail):
+        gather(g_tail, tail, tiles)
     tiles = blocks_of(rows, CUT["mask"]["ROWS"])
     for layer, (before, after) in reversed(hidden):
         g = a.view(runs * draws, rows, after)
-        gather(torch.bmm(g.mT, h[layer].flatten(0, 1)), sizes.weights[layer], 1)
+        g_weight = new(after, before)
+        with branch.beside(g, g_weight):
+            torch.bmm(g.mT, h[layer].flatten(0, 1), out=g_weight.flatten(0, 1))
+            gather(g_weight, sizes.weights[layer], 1)
         g_h = torch.bmm(g, weights[layer])
         a, g_bias = new(rows, before), new(tiles, before)
         order = wide if layer == 1 else narrow
         perceptron_weights.mask[(runs * draws * tiles,)](
             a, g_bias, g_h, h[layer], *order, draws, rows, tiles, UNITS=before, OUT=_wide(before), **CUT["mask"]
         )
-        gather(g_bias, sizes.biases[layer - 1], tiles)
+        with branch.beside(g_bias):
+            gather(g_bias, sizes.biases[layer - 1], tiles)
     gather(torch.bmm(a.view(runs, rows, draws * units).mT, x), 0, 1)
+    branch.join()
     return _value(log_lik, kl, weight / draws), g_mean, g_log_var
 
 
@@ -199,6 +207,7 @@ def _by_local(
         return torch.empty(runs, *shape, device=x.device)
 
     kl, done = torch.empty(runs, _blocks(sizes, CUT["add"]["BLOCK"]), device=x.device), 0
+    branch = Branch(x.device)
 
     def add(g: Tensor, first: int, parts: int) -> None:
         nonlocal done
@@ -217,27 +226,33 @@ def _by_local(
     def products(a: Tensor, b: Tensor) -> Tensor:
         return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).view(2, runs, a.shape[-2], b.shape[-1])
 
+    hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
     (m, s), first = pair(rows, units), pair(rows, width)
+    copies = {layer: pair(after, before) for layer, (before, after) in hidden}
+    with branch.beside(x, first, var, *copies.values()):
+        for layer, W in copies.items():
+            for copy, values in zip(W, (mean, var), strict=True):
+                copy.copy_(values[:, sizes.weights[layer] : sizes.biases[layer]].view_as(copy))
+        first[0].copy_(x)
+        torch.mul(x, x, out=first[1])
     row_tiles, tiles = blocks_of(rows, CUT["moments"]["ROWS"]), blocks_of(units, CUT["moments"]["OUT"])
     perceptron_local.moments[(runs * row_tiles * tiles,)](
         m, s, x, mean, var, x.stride(0), size, sizes.biases[0], rows, row_tiles, tiles, width, TINY,
         UNITS=units, PRECISION=precision, **CUT["moments"],
     )  # fmt: skip
-    hidden = list(zip(range(1, len(sizes.layers) - 1), sizes.layers[1:-1], strict=True))
-    h: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    branch.join()
+    h: dict[int, tuple[Tensor, Tensor]] = {}
     tiles = blocks_of(rows, CUT["spread"]["ROWS"])
-    for layer, (before, after) in hidden:
-        found, W = pair(draws * rows, before), pair(after, before)
+    for layer, (before, _) in hidden:
+        found = pair(draws * rows, before)
         std = s if layer == 1 else new(draws * rows, before)
         strides = (rows, 0) if layer == 1 else (draws * rows, rows)
         perceptron_local.spread[(runs * draws * tiles,)](
             *found, std, m, s, mean, var, noise, *strides, size, sizes.biases[layer - 1], tape[layer - 1],
             apart, draws, rows, tiles, TINY, FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["spread"],
         )  # fmt: skip
-        for copy, values in zip(W, (mean, var), strict=True):
-            copy.copy_(values[:, sizes.weights[layer] : sizes.biases[layer]].view(runs, after, before))
-        h[layer] = found, std, W
-        m, s = moments = products(found, W.mT)
+        h[layer] = found, std
+        m, s = moments = products(found, copies[layer].mT)
 
     before, classes = sizes.layers[-1]
     tiles = blocks_of(rows, CUT["head_local"]["ROWS"])
@@ -247,23 +262,27 @@ def _by_local(
         draws, rows, tiles, weight / draws, TINY, UNITS=before, CLASSES=classes,
         IN=_wide(before), OUT=_wide(classes), PRECISION=precision, **CUT["head_local"],
     )  # fmt: skip
-    add(g_tail, sizes.biases[-2], draws * tiles)
+    with branch.beside(g_tail):
+        add(g_tail, sizes.biases[-2], draws * tiles)
     tiles = blocks_of(rows, CUT["back_local"]["ROWS"])
     for layer, (before, after) in reversed(hidden):
-        found, std, W = h[layer]
+        found, std = h[layer]
         g, seen = moments.view(-1, rows, after), found.view(-1, rows, before)
-        add(torch.bmm(g.mT, seen).view(2, runs, -1), sizes.weights[layer], draws)
-        g_h = products(moments, W)
+        g_weight = pair(draws, after, before)
+        with branch.beside(moments, g_weight):
+            torch.bmm(g.mT, seen, out=g_weight.view(-1, after, before))
+            add(g_weight, sizes.weights[layer], draws)
+        g_h = products(moments, copies[layer])
         moments = pair(rows, before) if layer == 1 else g_h
         g_bias = pair(tiles, before)
         perceptron_local.back_local[(runs * tiles,)](
             *moments, *g_bias, *g_h, found[0], std, noise, tape[layer - 1], apart, draws, rows, tiles,
             FIRST=layer == 1, UNITS=before, OUT=_wide(before), **CUT["back_local"],
         )  # fmt: skip
-        add(g_bias, sizes.biases[layer - 1], tiles)
-    first[0].copy_(x)
-    torch.mul(x, x, out=first[1])
+        with branch.beside(g_bias):
+            add(g_bias, sizes.biases[layer - 1], tiles)
     add(products(moments.mT, first), 0, 1)
+    branch.join()
     return _value(log_lik, kl, weight / draws), g_mean, g_log_var
 
 

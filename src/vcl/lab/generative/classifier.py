@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from vcl.data import as_input
 from vcl.errors import VclError
+from vcl.lab.arithmetic import matrix_products
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.folder import write_atomic_bytes
 from vcl.lab.streams import Arrays
@@ -87,7 +88,8 @@ def _made(data: Arrays, path: Path, how: Training, device: torch.device) -> Clas
     found = _read(path)
     if found is None:
         cache = path.parent
-        found = trained(data, how, device)
+        with matrix_products("float32"):  # whatever the methods beside it do: there is one classifier for all
+            found = trained(data, how, device)
         text = torch.frombuffer(bytearray(json.dumps(_about(found)).encode()), dtype=torch.uint8)
         try:
             cache.mkdir(parents=True, exist_ok=True)

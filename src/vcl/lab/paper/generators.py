@@ -8,7 +8,7 @@ from pathlib import Path
 from vcl.lab.figures import generator_metrics, sample_grid
 from vcl.lab.figures.style import save
 from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
-from vcl.lab.paper.item import PAPER_GRID, TUNED, Measured, Request, Shown, best_of_grids
+from vcl.lab.paper.item import PAPER_GRID, TUNED, Measured, Request, Shown, best_of_grids, when_learned
 from vcl.lab.results import Row, methods
 from vcl.lab.results import shown as label_shown
 
@@ -38,4 +38,8 @@ def draw_generators(rows: Sequence[Row], shown: Shown) -> list[Path]:
     return made
 
 
-MEASURES = (Measured(LIKELIHOOD), Measured(UNCERTAINTY, " uncertainty"))
+MEASURES = (
+    Measured(LIKELIHOOD),
+    Measured(LIKELIHOOD, " when learned", take=when_learned),
+    Measured(UNCERTAINTY, " uncertainty"),
+)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vcl.lab.paper.store import Loaded
-from vcl.lab.results import Row, Summary, final_score, methods, split_label
+from vcl.lab.results import Row, Summary, final_score, matrix, methods, split_label
 from vcl.lab.settings import Preset
 
 TUNED = ("ewc", "si", "lp")
@@ -32,12 +32,23 @@ class Request(NamedTuple):
     """Fewer seeds than the preset has, where a part is dear."""
 
 
+def at_the_end(values: Tensor) -> Tensor:
+    """Of a metric [seeds, after, on] its mean over all tasks after the last one: [seeds]."""
+    return values[:, -1].nanmean(-1)
+
+
+def when_learned(values: Tensor) -> Tensor:
+    """Its mean over tasks, each right after it was learned: what is lost since then is forgotten."""
+    return values.diagonal(dim1=1, dim2=2).mean(-1)
+
+
 class Measured(NamedTuple):
-    """A metric that the table shows after the last task: what stands behind the method's name, and its scale."""
+    """A metric that the table shows: what stands behind the method's name, its scale, and what is taken of it."""
 
     metric: str
     suffix: str = ""
     scale: float = 1.0
+    take: Callable[[Tensor], Tensor] = at_the_end
 
 
 ACCURACY = Measured("accuracy", scale=100.0)
@@ -92,6 +103,13 @@ class TableItem(NamedTuple):
 
 
 Item = StreamItem | TableItem
+
+
+def measure(rows: Sequence[Row], method: str, measured: Measured) -> dict[int, float]:
+    """What is measured of a method, by seed; accuracy in %."""
+    seeds = sorted({row.seed for row in rows if row.method == method and row.metric == measured.metric})
+    values = measured.scale * measured.take(matrix(rows, method, measured.metric))
+    return dict(zip(seeds, values.tolist(), strict=True))
 
 
 def everything(rows: Sequence[Row]) -> list[Row]:

@@ -19,7 +19,7 @@ from vcl.lab.datasets import MissingData, load
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import make_folder, write_atomic
 from vcl.lab.paper import table
-from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
+from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem, measure
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.numbers import claims, numbers
 from vcl.lab.paper.store import Kept, Loaded, Store, description, identity
@@ -124,10 +124,11 @@ class Reproduction:
         paper = numbers(item.name)
         values, lines = {}, []
         for name in methods(rows):
-            for metric, suffix, scale in item.measures:
-                ends = values[name + suffix] = table.ends(rows, name, metric, scale)
-                number = paper.get(table.base(name + suffix))
-                lines.append(table.line(item.name, name + suffix, _summary(ends), number, seconds[name]))
+            for measured in item.measures:
+                what = name + measured.suffix
+                values[what] = measure(rows, name, measured)
+                number = paper.get(table.base(what))
+                lines.append(table.line(item.name, what, _summary(values[what]), number, seconds[name]))
         marks = {name: paper[table.base(name)].value for name in values if table.base(name) in paper}
         # In claims a method goes by its own name where only one of its lambdas is shown.
         by_name = {table.base(name) for name in values}

@@ -148,21 +148,27 @@ class Store:
             rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
             seconds, pictures = known["seconds"], read_pictures(folder / PICTURES)[: state.t]
             self._say(f"{folder.name}: goes on after task {state.t}")
-        self._write(folder, about, seconds, finished=False)
+        notes = list(known.get("notes", ()))
+
+        def say(line: str) -> None:
+            notes.extend(() if line in notes else (line,))
+            self._say(line)
+
+        self._write(folder, about, seconds, notes, finished=False)
         with watching(self.console, lines=called is not None) as watch, Behind() as behind:
             watch.begin(entry.name, plan.settings_of(entry).tasks)
-            for done in run_method(plan, entry, data.arrays, both(watch.epoch, beside), state, self._say):
+            for done in run_method(plan, entry, data.arrays, both(watch.epoch, beside), state, say):
                 rows += done.rows
                 if done.pictures is not None:
                     pictures.append(done.pictures)
                     write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
                 seconds += done.seconds
                 write_atomic(folder / ROWS, to_csv(rows))
-                self._write(folder, about, seconds, finished=False)
+                self._write(folder, about, seconds, notes, finished=False)
                 behind(folder / STATE, packed(done.state))
                 watch.task(done if called is None else done._replace(method=called))
         seconds = round(seconds, 3)  # as a later call will read it
-        self._write(folder, about, seconds, finished=True)
+        self._write(folder, about, seconds, notes, finished=True)
         (folder / STATE).unlink(missing_ok=True)
         return Kept(folder / ROWS, seconds, True)
 
@@ -173,11 +179,11 @@ class Store:
         known = self._known(folder)
         if known.get("finished"):
             return Kept(folder / TABLE, known["seconds"], False)
-        self._write(folder, about, 0.0, finished=False)
+        self._write(folder, about, 0.0, [], finished=False)
         began = perf_counter()
         write_atomic(folder / TABLE, compute(settings, self.device))
         seconds = round(perf_counter() - began, 3)
-        self._write(folder, about, seconds, finished=True)
+        self._write(folder, about, seconds, [], finished=True)
         self._say(f"{name} in {seconds:.1f} s")
         return Kept(folder / TABLE, seconds, True)
 
@@ -194,13 +200,16 @@ class Store:
         except (OSError, ValueError) as error:
             raise VclError(f"{path} cannot be read ({error}); delete its folder to compute it anew.") from error
 
-    def _write(self, folder: Path, about: Mapping[str, Any], seconds: float, finished: bool) -> None:
+    def _write(
+        self, folder: Path, about: Mapping[str, Any], seconds: float, notes: Sequence[str], finished: bool
+    ) -> None:
         text = {
             "finished": finished,
             "seconds": seconds,
             "command": self.command,
             "device": device_name(self.device),
             "torch": torch.__version__,
+            "notes": list(notes),
             "description": about,
         }
         write_atomic(folder / PART, json.dumps(text, indent=2) + "\n")

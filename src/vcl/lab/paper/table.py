@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from vcl.lab.paper.numbers import Claim, Number
-from vcl.lab.results import Row, Summary, matrix, split_label, summarise
+from vcl.lab.results import Summary, split_label, summarise
 
 
 class Line(NamedTuple):
@@ -38,13 +38,6 @@ class Seen(NamedTuple):
     seeds: int
     verdict: str
     place: str
-
-
-def ends(rows: Sequence[Row], method: str, metric: str = "accuracy", scale: float = 100.0) -> dict[int, float]:
-    """A metric after the last task, averaged over tasks, by seed; accuracy in %."""
-    seeds = sorted({row.seed for row in rows if row.method == method and row.metric == metric})
-    values = scale * matrix(rows, method, metric)[:, -1].nanmean(-1)
-    return dict(zip(seeds, values.tolist(), strict=True))
 
 
 def line(item: str, what: str, ours: Summary, paper: Number | None, seconds: float) -> Line:
