@@ -39,7 +39,8 @@ def publish(source: Path) -> None:
             continue
         (FOLDER / item.name).mkdir(exist_ok=True)
         for figure in sorted((source / item.name).glob("*.[ps][nv]g")):
-            shutil.copyfile(figure, FOLDER / item.name / figure.name)
+            if "-samples-" not in figure.name or figure.suffix == ".png":  # pictures are no lines
+                shutil.copyfile(figure, FOLDER / item.name / figure.name)
         rows = source / item.name / "rows.csv"
         text = shortened(rows, item.name in WHOLE_COURSE) if isinstance(item, StreamItem) else rounded(rows)
         (FOLDER / item.name / "rows.csv").write_text(text)
@@ -90,6 +91,8 @@ def document() -> str:
         mine = [line for line in lines if line.item == item.name]
         if mine:
             text += f"### {item.name}: {item.about}\n\n{notes[item.name].strip()}\n\n"
+            if isinstance(item, StreamItem) and len(item.measures) > 1:
+                text += f"{measure_table(item, mine)}\n"
             for figure in sorted((FOLDER / item.name).glob("*.png"), key=lambda path: len(path.name)):
                 text += f"![{figure.stem}](../results/paper/{item.name}/{figure.name})\n\n"
     return text.rstrip() + "\n"
@@ -110,14 +113,16 @@ def made_by() -> str:
     text = f"{text}: " + "; ".join(f"{seconds:.0f} s on {where}" for where, seconds in machines.items()) + "."
     if any("--jobs" in each for each in commands):
         text += " Parts of a command with `--jobs` ran side by side; each counts from its beginning to its end."
-    return text
+    noted = sorted({(part["description"]["experiment"], note) for part in parts for note in part.get("notes", ())})
+    return text + "".join(f" On {experiment}: {note}" for experiment, note in noted)
 
 
 def verdicts(lines: list[Line]) -> str:
     """How many of the paper's numbers were met."""
     counted = Counter(line.verdict for line in lines)
     return (
-        f"Of {len(lines)} numbers in the paper {counted['within']} are met within their tolerance, "
+        f"Of {len(lines)} numbers (the paper's, and a third party's of its generators) {counted['within']} are met "
+        "within their tolerance, "
         f"{counted['better']} are passed and {counted['worse']} are not reached."
     )
 
@@ -131,6 +136,19 @@ def number_table(lines: list[Line]) -> str:
         text += (
             f"| {line.item} | {line.what} | {line.paper} | {ours} | {line.seeds} | {line.verdict} | {line.place} |\n"
         )
+    return text
+
+
+def measure_table(item: StreamItem, lines: list[Line]) -> str:
+    """Where several things are measured of each method, one line a method."""
+    listed = [measured for measured in item.measures if measured.listed]
+    suffixes = [measured.suffix for measured in listed]
+    heads = [measured.suffix.strip() or measured.metric for measured in listed]
+    text = f"| method | {' | '.join(heads)} |\n| --- |{' ---: |' * len(heads)}\n"
+    ours = {line.what: plus_minus(line.ours, line.error) for line in lines}
+    for name in ours:
+        if all(name + suffix in ours for suffix in suffixes):
+            text += f"| {name} | {' | '.join(ours[name + suffix] for suffix in suffixes)} |\n"
     return text
 
 

@@ -147,6 +147,14 @@ def test_who_forgets_all_does_not_flatten_the_rest(measure: generator_metrics.Me
         assert len(axes.lines) == 3, "it is drawn all the same"
 
 
+def test_who_is_not_far_behind_is_shown_too() -> None:
+    """The best two of three reach from -22.1 to -19.9; twice as wide is 4.4."""
+    for end, shown in ((-23.9, (-24.095, -19.805)), (-24.1, (-22.1, -19.9))):
+        rows = [*level("vcl", {0: -20.0}), *level("si", {0: -22.0}), *level("lp", {0: end})]
+        for axes in panels(generator_metrics.picture(rows, "title", LIKELIHOOD)):
+            assert axes.get_ylim() == pytest.approx(shown)
+
+
 def test_who_is_best_at_the_end_is_shown_from_its_start() -> None:
     falls = {0: [[-10.0], [-50.0, -10.0], [-90.0, -50.0, -10.0]]}
     keeps = {0: [[-30.0], [-31.0, -30.0], [-32.0, -31.0, -30.0]]}

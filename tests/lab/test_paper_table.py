@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 
 import pytest
 from lab_made import triangle_rows
 
 from vcl.lab.paper import table
-from vcl.lab.paper.item import ACCURACY, Measured, best_of_grids, measure, when_learned
+from vcl.lab.paper.item import (
+    ACCURACY,
+    Measured,
+    best_of_grids,
+    first_one_later,
+    first_when_learned,
+    late_when_learned,
+    measure,
+    when_learned,
+)
 from vcl.lab.paper.numbers import Claim, Number, claims, numbers
 from vcl.lab.results import Summary, methods
 
+TAKES = (first_when_learned, first_one_later, late_when_learned)
 NINETY = Number("fig2", "vcl", 90.0, 1.5, "section 6.1")
 
 
@@ -37,6 +48,18 @@ def test_what_was_learned_is_the_average_over_tasks_each_right_after_it() -> Non
     rows = triangle_rows("vcl", {0: [[-1.0], [-7.0, -2.0]], 3: [[-3.0], [-9.0, -5.0]]})
     learned = Measured("accuracy", " when learned", take=when_learned)
     assert measure(rows, "vcl", learned) == pytest.approx({0: -1.5, 3: -4.0})
+
+
+def test_what_was_learned_first_and_what_late() -> None:
+    rows = triangle_rows("vcl", {0: [[-1.0], [-7.0, -2.0], [-8.0, -3.0, -4.0], [-9.0, -9.0, -9.0, -6.0]]})
+    taken = {take: measure(rows, "vcl", Measured("accuracy", take=take))[0] for take in TAKES}
+    assert taken == pytest.approx({first_when_learned: -1.0, first_one_later: -7.0, late_when_learned: -4.0})
+    alone = triangle_rows("vcl", {0: [[-1.0]]})
+    assert isnan(measure(alone, "vcl", Measured("accuracy", take=first_one_later))[0])
+
+
+def test_a_claim_about_what_did_not_happen_is_not_judged() -> None:
+    assert table.judge(CLAIM, {"a": {0: 1.0, 1: 2.0}, "b": {0: float("nan"), 1: float("nan")}}) is None
 
 
 CLAIM = Claim("fig2", "a is better", "a", "b", "somewhere")

@@ -33,6 +33,8 @@ MEASURES = (
 COLUMNS = 4
 KEPT = 2 / 3
 """The share of the methods, the best at the end, whose range a panel shows; who forgets all would flatten the rest."""
+WIDER = 2.0
+"""How much wider a panel may become to show more of them."""
 
 
 def draw(rows: Sequence[Row], title: str, path: Path, tasks: Sequence[str] | None = None) -> list[Path]:
@@ -87,10 +89,16 @@ def _padded(A: Tensor, size: int) -> Tensor:
 
 
 def _limit(axes: Axes, values: Sequence[Tensor], up: bool) -> None:
-    """Show the best methods' range."""
+    """Show the best methods' range, and of the others those that do not make it much wider."""
     sign = 1.0 if up else -1.0
     known = [each for each in values if bool(each.isfinite().any())]
     ranked = sorted(known, key=lambda each: -sign * last(each))
-    low, high = limits(ranked[: max(1, ceil(KEPT * len(ranked)))])
+    kept = max(1, ceil(KEPT * len(ranked)))
+    low, high = limits(ranked[:kept])
+    for count in range(kept + 1, len(ranked) + 1):
+        lower, higher = limits(ranked[:count])
+        if higher - lower <= WIDER * (high - low):
+            kept = count
+    low, high = limits(ranked[:kept])
     if torch.isfinite(torch.tensor([low, high])).all():
         axes.set_ylim(low, high)

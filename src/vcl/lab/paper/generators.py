@@ -8,7 +8,18 @@ from pathlib import Path
 from vcl.lab.figures import generator_metrics, sample_grid
 from vcl.lab.figures.style import save
 from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
-from vcl.lab.paper.item import PAPER_GRID, TUNED, Measured, Request, Shown, best_of_grids, when_learned
+from vcl.lab.paper.item import (
+    PAPER_GRID,
+    TUNED,
+    Measured,
+    Request,
+    Shown,
+    best_of_grids,
+    first_one_later,
+    first_when_learned,
+    late_when_learned,
+    when_learned,
+)
 from vcl.lab.results import Row, methods
 from vcl.lab.results import shown as label_shown
 
@@ -42,4 +53,7 @@ MEASURES = (
     Measured(LIKELIHOOD),
     Measured(LIKELIHOOD, " when learned", take=when_learned),
     Measured(UNCERTAINTY, " uncertainty"),
+    Measured(LIKELIHOOD, " on the first task when learned", take=first_when_learned, listed=False),
+    Measured(LIKELIHOOD, " on the first task one later", take=first_one_later, listed=False),
+    Measured(LIKELIHOOD, " on the last three when learned", take=late_when_learned, listed=False),
 )

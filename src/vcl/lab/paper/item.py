@@ -42,13 +42,30 @@ def when_learned(values: Tensor) -> Tensor:
     return values.diagonal(dim1=1, dim2=2).mean(-1)
 
 
+def first_when_learned(values: Tensor) -> Tensor:
+    """The first task's, right after it was learned."""
+    return values[:, 0, 0]
+
+
+def first_one_later(values: Tensor) -> Tensor:
+    """The first task's, after the second was learned; NaN if there is none."""
+    return values[:, 1, 0] if values.shape[1] > 1 else torch.full((len(values),), torch.nan)
+
+
+def late_when_learned(values: Tensor, late: int = 3) -> Tensor:
+    """The mean over the last three tasks, each right after it was learned."""
+    return values.diagonal(dim1=1, dim2=2)[:, -late:].mean(-1)
+
+
 class Measured(NamedTuple):
-    """A metric that the table shows: what stands behind the method's name, its scale, and what is taken of it."""
+    """What the table or a claim is of: a metric, what stands behind the method's name, a scale, and what is taken."""
 
     metric: str
     suffix: str = ""
     scale: float = 1.0
     take: Callable[[Tensor], Tensor] = at_the_end
+    listed: bool = True
+    """Whether it is in the table; what only claims are about is not."""
 
 
 ACCURACY = Measured("accuracy", scale=100.0)

@@ -128,7 +128,8 @@ class Reproduction:
                 what = name + measured.suffix
                 values[what] = measure(rows, name, measured)
                 number = paper.get(table.base(what))
-                lines.append(table.line(item.name, what, _summary(values[what]), number, seconds[name]))
+                if measured.listed:
+                    lines.append(table.line(item.name, what, _summary(values[what]), number, seconds[name]))
         marks = {name: paper[table.base(name)].value for name in values if table.base(name) in paper}
         # In claims a method goes by its own name where only one of its lambdas is shown.
         by_name = {table.base(name) for name in values}

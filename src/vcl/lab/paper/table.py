@@ -85,6 +85,8 @@ def judge(claim: Claim, values: Mapping[str, Mapping[int, float]]) -> Seen | Non
         return None
     mean, error, n = summarise(torch.tensor([better[seed] - worse[seed] for seed in seeds], dtype=torch.float64))
     gap = mean - claim.margin
+    if gap != gap:
+        return None  # what it is about did not happen: too few tasks
     if n == 1:
         found = "undecided (one seed)"
     elif abs(gap) <= 2 * error:
