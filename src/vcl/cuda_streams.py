@@ -21,6 +21,15 @@ def stream_for(purpose: str, device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
+def stream_beside(purpose: str, stream: torch.cuda.Stream) -> torch.cuda.Stream:
+    """The stream that serves a purpose for those who work on ``stream``, and for nobody else.
+
+    The matrix library has a workspace for each stream and thread, and all gradients of torch come from one thread. So
+    graphs that were recorded on the same stream have the same workspace, and must not be replayed at once.
+    """
+    return stream_for(f"{purpose} beside {stream.cuda_stream}", stream.device)
+
+
 @final
 class Branch:
     """Work beside the main line of a step: small kernels that fill what the main line leaves of the GPU.
@@ -30,8 +39,8 @@ class Branch:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        self.device = device
+        recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        self.line = torch.cuda.current_stream(device) if recording else None
         self.held: list[tuple[Tensor, ...]] = []
 
     @contextmanager
@@ -40,17 +49,17 @@ class Branch:
 
         What it uses is held until then: memory that the main line gives back would be handed out again at once.
         """
-        if not self.recording:
+        if self.line is None:
             yield
             return
         self.held.append(used)
-        stream = stream_for("branch", self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
+        stream = stream_beside("branch", self.line)
+        stream.wait_stream(self.line)
         with torch.cuda.stream(stream):
             yield
 
     def join(self) -> None:
         """The main line waits for the work beside it."""
-        if self.held:
-            torch.cuda.current_stream(self.device).wait_stream(stream_for("branch", self.device))
+        if self.line is not None and self.held:
+            self.line.wait_stream(stream_beside("branch", self.line))
             self.held.clear()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vcl import kernels
 from vcl.adam import make_adam
-from vcl.cuda_streams import stream_for
+from vcl.cuda_streams import stream_beside, stream_for
 from vcl.data import Data
 from vcl.noise import KernelNoise, Key, make_noise
 from vcl.rng import Rng
@@ -184,7 +184,7 @@ class Captured:
             graph.register_generator_state(generator)
         slot = None if index is None else index.clone()
         # Other threads may be at work on streams of their own, but only one records at a time.
-        stream = stream_for("record", self.eager.device)
+        stream = stream_beside("record", torch.cuda.current_stream(self.eager.device))
         with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             step = self.eager(slot)
         return graph, slot, step

@@ -11,12 +11,17 @@ import torch
 from lab_made import among_digits, call, fault
 from torch import Tensor
 
-from vcl.data import Data, dataset
+from vcl.data import Data, dataset, unlabelled
 from vcl.errors import VclError
+from vcl.lab.arithmetic import matrix_products
 from vcl.lab.results import read_csv
 from vcl.lab.side_by_side import StoppedError, side_by_side
+from vcl.models import mlp_vae
 from vcl.optimise import Ascent, Progress, Report, ascend, scaled_sum, silent
+from vcl.projections.point import LogLikelihood
+from vcl.projections.vi import Elbo
 from vcl.rng import Rng
+from vcl.step import Objective
 
 CPU = torch.device("cpu")
 EPOCH = Progress("a fit", 1, 2, torch.zeros(1))
@@ -127,3 +132,29 @@ def test_fits_recorded_beside_others_end_where_they_end_alone() -> None:
     for number in range(60):
         fit(number, silent)
     assert beside == {number: end.tolist() for number, end in ends.items()}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "points"])
+def test_generators_fitted_beside_others_end_where_they_end_alone(drawn: bool) -> None:
+    """Their gradients all come from torch's one thread, whose matrix products have a workspace for each stream."""
+    cuda, model, ends = torch.device("cuda"), mlp_vae(), dict[int, list[Tensor]]()
+    g = torch.Generator("cuda").manual_seed(0)
+    x = torch.randint(0, 256, (1000, 784), generator=g, device="cuda", dtype=torch.uint8)
+    data = unlabelled(x, "a", "a", 2)
+    prior = model.prior({"a": 784}).to("cuda").expand(2)
+    q = prior._replace(mean=0.05 * torch.randn(prior.mean.shape, generator=g, device="cuda"), log_var=prior.log_var - 8)
+    elbo = Elbo(model, prior, 10, "weights", "log_sd")
+    points: Objective = LogLikelihood(model, prior.layout, 10)
+    objective, start = (elbo, elbo.parameters(q)) if drawn else (points, (q.mean,))
+
+    def fit(number: int, report: Report) -> None:
+        ends[number] = [*ascend(objective, start, data, Ascent(10, 50, 1e-4), Rng((number, number + 1)), report)]
+
+    with matrix_products("tf32"):
+        side_by_side([partial(fit, number) for number in range(6)], 3, cuda)
+        beside = dict(ends)
+        for number in range(6):
+            fit(number, silent)
+    for number, found in beside.items():
+        assert all(torch.equal(ours, alone) for ours, alone in zip(found, ends[number], strict=True)), number

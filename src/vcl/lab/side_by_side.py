@@ -18,6 +18,9 @@ from vcl.cuda_streams import stream_for
 from vcl.errors import VclError
 from vcl.optimise import Progress, Report
 
+MOST_ON_GPU = 10
+"""torch has 32 streams, and each piece has three: its own, one to record on and one for branches."""
+
 
 class StoppedError(Exception):
     """Ends a piece of work at the end of an epoch, because another one failed or somebody interrupted."""
@@ -32,8 +35,10 @@ def check_jobs(jobs: int) -> None:
 def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device: torch.device) -> None:
     """Do all of ``pieces``, up to ``jobs`` at once, each of which must tell the report that it is given of its epochs.
 
+    On a GPU no more than :data:`MOST_ON_GPU` are at work, whatever ``jobs`` is.
     The first error ends them all and is raised; what a piece has written by then stays.
     """
+    jobs = min(jobs, MOST_ON_GPU) if device.type == "cuda" else jobs
     stop, threads, places = Event(), max(1, torch.get_num_threads() // jobs), SimpleQueue[int]()
     for place in range(jobs):
         places.put(place)

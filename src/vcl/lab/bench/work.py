@@ -122,7 +122,17 @@ def floor(work: Standard, draws: int, runs: int) -> Job:
         )
         products += [(x, w.mT), (x, w.mT), (g.mT, x), (g.mT, x)] + ([(g, w), (g, w)] if place else [])
     places = [torch.bmm(a, b) for a, b in products]
-    return lambda: [torch.bmm(a, b, out=place) for (a, b), place in zip(products, places, strict=True)]
+
+    def multiply() -> list[Tensor]:
+        return [torch.bmm(a, b, out=place) for (a, b), place in zip(products, places, strict=True)]
+
+    if work.device.type != "cuda":
+        return multiply
+    torch.cuda.synchronize(work.device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # as a step is: launched one by one they would wait for Python
+        multiply()
+    return graph.replay
 
 
 def prediction(images: Tensor, draws: int, estimator: Estimator) -> Job:
