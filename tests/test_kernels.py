@@ -20,7 +20,9 @@ from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network, mlp
 from vcl.noise import Key
 from vcl.optimise import Ascent, ascend
+from vcl.perceptron import fused
 from vcl.pixels import BernoulliPixels
+from vcl.projections.point import LogLikelihood
 from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
@@ -326,10 +328,27 @@ def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(what: 
         torch.testing.assert_close(mine / scale, other / scale, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("units", [(13, 7, 10, 3), (40, 20, 16, 8, 5), (784, 100, 100, 10)])
+@pytest.mark.parametrize(("runs", "examples"), [(1, 5), (3, 70), (10, 256)])
+def test_the_fused_gradient_at_a_point_is_torchs(units: tuple[int, ...], runs: int, examples: int) -> None:
+    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
+    g = torch.Generator("cuda").manual_seed(0)
+    log_lik = LogLikelihood(model, model.prior({"all": units[-1]}).layout)
+    at = (torch.randn(runs, log_lik.layout.size, generator=g, device="cuda") * 0.1,)
+    y = torch.randint(0, units[-1], (examples,), generator=g, device="cuda")
+    data = dataset(torch.rand(examples, units[0], generator=g, device="cuda"), y, runs=runs)
+    assert log_lik.perceptrons.on(at[0], data, fused.suits) is not None
+    nothing = torch.empty(runs, 0, device="cuda")
+    ours, torchs = log_lik.gradient(at, data, 1000, nothing), by_autograd(log_lik, at, data, 1000, nothing)
+    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
+    scale = torchs.gradients[0].abs().max()
+    torch.testing.assert_close(ours.gradients[0] / scale, torchs.gradients[0] / scale, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, None], ids=str)
 @pytest.mark.parametrize("units", [(784, 100, 100, 10), (40, 20, 16, 8, 5)])
 def test_a_fit_of_recorded_steps_with_branches_ends_where_one_in_line_does(
-    estimator: Estimator, units: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    estimator: Estimator | None, units: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A branch that reads memory after it was handed out again, or is not waited for, would end elsewhere."""
     model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
@@ -340,10 +359,12 @@ def test_a_fit_of_recorded_steps_with_branches_ends_where_one_in_line_does(
     data = dataset(x, torch.randint(0, units[-1], (650,), generator=g, device="cuda"), runs=3)
     settings = Ascent(4, 16, schedule="cosine")
 
-    def ends(draws: int) -> tuple[torch.Tensor, ...]:
-        return ascend(Elbo(model, prior, draws, estimator), start, data, settings, Rng((0, 1, 2)))
+    def ends() -> tuple[torch.Tensor, ...]:
+        if estimator is None:
+            return ascend(LogLikelihood(model, prior.layout), start[:1], data, settings, Rng((0, 1, 2)))
+        return ascend(Elbo(model, prior, 4, estimator), start, data, settings, Rng((0, 1, 2)))
 
-    recorded = ends(4)
+    recorded = ends()
     monkeypatch.setattr("vcl.optimise.make_step", Eager)
-    for ours, plain in zip(recorded, ends(4), strict=True):
+    for ours, plain in zip(recorded, ends(), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)

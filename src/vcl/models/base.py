@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol, final, runtime_checkable
 
 from torch import Tensor
 
@@ -12,6 +12,9 @@ from vcl.errors import VclError
 from vcl.gaussian import Gaussian
 from vcl.layout import Layout, Params
 from vcl.perceptron import Perceptron
+
+Suits = Callable[[Perceptron, Layout, Tensor, Data], bool]
+"""Whether a gradient is written out for a perceptron, a layout, parameters and a batch like these."""
 
 Heads = Mapping[str, int]
 """The heads of a task and how many classes (or target dimensions) each one has."""
@@ -104,6 +107,23 @@ class Layered(Protocol):
 def as_perceptron(model: Model, heads: Sequence[str]) -> Perceptron | None:
     """The perceptron that gives p(y | theta, x) at ``heads``, if the model is one and one head answers for all."""
     return model.perceptron(heads[0]) if isinstance(model, Layered) and len(heads) == 1 else None
+
+
+@final
+class Perceptrons:
+    """The perceptron that a model is on batches of a kind, if its gradient is written out for it; found once."""
+
+    def __init__(self, model: Model, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+        self.found: dict[tuple[object, ...], Perceptron | None] = {}
+
+    def on(self, mean: Tensor, batch: Data, suits: Suits) -> Perceptron | None:
+        """The one for such a batch, if there is one and ``suits`` takes it."""
+        kind = (batch.sources, batch.x.dtype, batch.y.dtype)
+        if kind not in self.found:
+            net = as_perceptron(self.model, batch.heads)
+            self.found[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
+        return self.found[kind]
 
 
 def held(model: Model, layout: Layout) -> Layout:

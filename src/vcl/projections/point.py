@@ -13,11 +13,13 @@ from vcl.errors import VclError
 from vcl.forward import evaluate_stacked, evaluate_thetas
 from vcl.gaussian import Gaussian, like_draws
 from vcl.layout import Layout, Params
-from vcl.models.base import Model
+from vcl.models.base import Model, Perceptrons
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
+from vcl.perceptron import fused
 from vcl.places import pieces
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.rng import Rng
+from vcl.step import Step, by_autograd
 from vcl.straight import straight_on_gpu
 
 
@@ -52,6 +54,7 @@ class LogLikelihood:
         if draws < 1:
             raise VclError(f"draws is {draws}; give at least 1.")
         self.model, self.layout, self.draws = model, layout, draws
+        self.perceptrons = Perceptrons(model, layout)
 
     def noise(self, batch: Data) -> int:
         """None for theta, which is a point: only that of the latent variables."""
@@ -74,6 +77,15 @@ class LogLikelihood:
             each = straight_on_gpu(log_lik, theta)
             found = evaluate_thetas(each, self.layout, theta.unsqueeze(1), False, *values, z)[:, 0]
         return scaled_sum(found.mean(1), total)
+
+    @torch.no_grad()
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+        """L(theta) and its gradient: written out for a narrow perceptron on a CUDA device, by torch for others."""
+        net = self.perceptrons.on(parameters[0], batch, fused.suits) if parameters[0].is_cuda else None
+        if net is None:
+            return by_autograd(self, parameters, batch, total, noise)
+        value, g = fused.point_gradient(net, self.layout, parameters[0], batch, total)
+        return Step(value, (g,))
 
 
 def maximum_likelihood(

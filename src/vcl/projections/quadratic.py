@@ -21,7 +21,7 @@ from vcl.layout import Layout
 from vcl.models.base import Model, held
 from vcl.optimise import Ascent
 from vcl.projections.point import LogLikelihood
-from vcl.step import Step, by_autograd
+from vcl.step import Step
 
 Lambda = float | tuple[float, ...]
 """lambda: one value for all runs or one for each, so that a whole grid is one stack of runs."""
@@ -132,8 +132,8 @@ class Penalised:
         return self.log_lik(parameters, batch, total, noise) - self.penalty(parameters[0])
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """L(theta) and its gradient: the likelihood's by torch, the penalty's written out."""
-        value, gradients = by_autograd(self.log_lik, parameters, batch, total, noise)
+        """L(theta) and its gradient: the likelihood's, and the penalty's written out."""
+        value, gradients = self.log_lik.gradient(parameters, batch, total, noise)
         return Step(value - self.taken_from(parameters[0], gradients[0]), gradients)
 
     def taken_from(self, theta: Tensor, g: Tensor) -> Tensor:

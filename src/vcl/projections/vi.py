@@ -16,7 +16,7 @@ from vcl.errors import VclError, unknown
 from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_drawn, evaluate_draws, plan
 from vcl.gaussian import Gaussian, KlTo
 from vcl.layout import Params
-from vcl.models.base import Model, as_perceptron, held, points, spread
+from vcl.models.base import Model, Perceptrons, held, points, spread
 from vcl.noise import Key
 from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
 from vcl.perceptron import Perceptron, Workspace, fit, fit_gradient, fused
@@ -55,7 +55,7 @@ class Elbo:
         self.model, self.previous, self.kl = model, previous, KlTo(previous.restrict(self.held))
         self.draws, self.estimator, self.climbs = draws, estimator, climbs
         self.plans: dict[int, Plan] = {}
-        self.nets: dict[tuple[object, ...], Perceptron | None] = {}
+        self.perceptrons = Perceptrons(model, self.layout)
         self.workspace = Workspace()
 
     def plan(self, batch: Data) -> Plan:
@@ -120,12 +120,8 @@ class Elbo:
         return Step(value, (g_mean, g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)))
 
     def perceptron(self, mean: Tensor, batch: Data) -> Perceptron | None:
-        """The perceptron whose gradient is written out, if the model is one on batches like this; found once."""
-        kind = (batch.sources, batch.x.dtype, batch.y.dtype)
-        if kind not in self.nets:
-            net, suits = as_perceptron(self.model, batch.heads), fused.suits if mean.is_cuda else fit.suits
-            self.nets[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
-        return self.nets[kind]
+        """The perceptron whose gradient is written out, if the model is one on batches like this."""
+        return self.perceptrons.on(mean, batch, fused.suits if mean.is_cuda else fit.suits)
 
     def by_hand(
         self, net: Perceptron, mean: Tensor, log_var: Tensor, batch: Data, total: int, noise: Tensor
