@@ -51,11 +51,13 @@ def test_what_was_learned_is_the_average_over_tasks_each_right_after_it() -> Non
 
 
 def test_what_was_learned_first_and_what_late() -> None:
-    rows = triangle_rows("vcl", {0: [[-1.0], [-7.0, -2.0], [-8.0, -3.0, -4.0], [-9.0, -9.0, -9.0, -6.0]]})
+    course = [[-1.0], [-7.0, -2.0], *([-9.0] * after + [-float(after)] for after in range(2, 10))]
+    rows = triangle_rows("vcl", {0: course})
     taken = {take: measure(rows, "vcl", Measured("accuracy", take=take))[0] for take in TAKES}
-    assert taken == pytest.approx({first_when_learned: -1.0, first_one_later: -7.0, late_when_learned: -4.0})
+    assert taken == pytest.approx({first_when_learned: -1.0, first_one_later: -7.0, late_when_learned: -8.0})
     alone = triangle_rows("vcl", {0: [[-1.0]]})
-    assert isnan(measure(alone, "vcl", Measured("accuracy", take=first_one_later))[0])
+    for take in (first_one_later, late_when_learned):
+        assert isnan(measure(alone, "vcl", Measured("accuracy", take=take))[0])
 
 
 def test_a_claim_about_what_did_not_happen_is_not_judged() -> None:

@@ -55,5 +55,5 @@ MEASURES = (
     Measured(UNCERTAINTY, " uncertainty"),
     Measured(LIKELIHOOD, " on the first task when learned", take=first_when_learned, listed=False),
     Measured(LIKELIHOOD, " on the first task one later", take=first_one_later, listed=False),
-    Measured(LIKELIHOOD, " on the last three when learned", take=late_when_learned, listed=False),
+    Measured(LIKELIHOOD, " from the eighth task on when learned", take=late_when_learned, listed=False),
 )
