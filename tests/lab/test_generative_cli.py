@@ -149,6 +149,7 @@ def test_what_the_paper_leaves_open_is_a_setting(here: Path, changes: str) -> No
     assert call(smoke(f"--method vcl,ewc {given} --out out")).exit_code == 0
     rows = read_csv(here / "out" / "rows.csv")
     assert len(rows) == 2 * 2 * 3 * (3 if "ll_drawn" in changes else 2)
+    assert ("| weights drawn |" in (here / "out" / "table.md").read_text()) == ("ll_drawn" in changes)
     task = 1 if "order" in changes else 0
     for name in ("vcl", "ewc"):
         result = call(f"sample out --task {task} --method {name} --count 4 --out {name}.png")

@@ -278,8 +278,17 @@ def test_a_table_has_a_line_for_each_method_worked_out_by_hand() -> None:
         ("vcl", "-89.0 ± 1.0", "-87.2 ± 0.2", "0.40 ± 0.20"),
         ("naive", "-135.5", "-70.5", "10.25"),
     ]
-    assert len(GENERATIVE.table.columns) == 4
+    assert GENERATIVE.table.columns(rows) == ("method", "log-likelihood", "when just learned", "uncertainty")
     assert GENERATIVE.table.cells is cells
+
+
+def test_a_likelihood_over_drawn_weights_has_a_column_where_it_was_asked_for() -> None:
+    drawn = triangle_rows("vcl", {0: [[-81.0], [-86.0, -96.0]], 1: [[-83.0], [-85.0, -93.0]]}, DRAWN)
+    rows = [*TWO, *drawn]
+    assert GENERATIVE.table.columns(rows)[1:4] == ("log-likelihood", "weights drawn", "when just learned")
+    assert cells(rows, {}) == [("vcl", "-89.0 ± 1.0", "-90.0 ± 1.0", "-87.2 ± 0.2", "0.40 ± 0.20")]
+    assert "averaged over drawn ones" in explain(rows, {})
+    assert "averaged over drawn ones" not in explain(TWO, {})
 
 
 def test_a_note_says_what_the_numbers_are() -> None:

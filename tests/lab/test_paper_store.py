@@ -151,6 +151,16 @@ def test_a_changed_setting_touches_only_what_depends_on_it(method: str, change: 
     assert (name_of(plan(method)) != name_of(plan(method, change))) == touches
 
 
+@pytest.mark.parametrize("method", ["vcl", "naive", "ewc"])
+@pytest.mark.parametrize(
+    "change", ["ll_draws=7", "ll_drawn=7", "images=7", "classifier_hidden=7", "classifier_epochs=7"]
+)
+def test_how_generators_are_judged_touches_every_method(method: str, change: str) -> None:
+    """A point's images too are drawn and judged; only where predictions are of the mean alone is nothing drawn."""
+    plans = [make_plan("generative-digits", method, "smoke", 1, "cpu", changes) for changes in ((), (change,))]
+    assert name_of(plans[0]) != name_of(plans[1])
+
+
 def test_seeds_grids_experiments_and_data_tell_parts_apart() -> None:
     base = plan("ewc")
     others = [

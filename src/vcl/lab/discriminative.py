@@ -76,9 +76,9 @@ DISCRIMINATIVE = Kind(
     evaluate=evaluate,
     units=lambda s: sum(s.hidden),
     score=ACCURACY,
-    table=Tabled(tables.COLUMNS, tables.cells, tables.explain),
+    table=Tabled(lambda rows: tables.COLUMNS, tables.cells, tables.explain),
     draw=draw,
     stream=("tasks", "heads", "order", "train_limit", "test_limit"),
     network=("hidden", "prior_var"),
-    prediction=("predict_draws", "predict_estimator"),
+    prediction=lambda entry: ("predict_draws", "predict_estimator") if entry.draws else (),
 )

@@ -88,7 +88,7 @@ ACCURACY = Score("accuracy", "average accuracy", 100, " %")
 class Tabled(NamedTuple):
     """How results are tabled: the columns, one line of cells a method, and a sentence on what they are."""
 
-    columns: tuple[str, ...]
+    columns: Callable[[Sequence[Row]], tuple[str, ...]]
     cells: Callable[[Sequence[Row], Mapping[str, float]], list[tuple[str, ...]]]
     explain: Callable[[Sequence[Row], Mapping[str, float]], str]
 
@@ -114,8 +114,8 @@ class Kind(NamedTuple):
     """The settings that the tasks follow from."""
     network: tuple[str, ...]
     """The settings that the network follows from."""
-    prediction: tuple[str, ...]
-    """The settings that the evaluation follows from."""
+    prediction: Callable[[MethodEntry], tuple[str, ...]]
+    """The settings that a method's evaluation follows from."""
     prepare: Callable[[Prepared], Any] = nothing
     samples: Callable[[Asked], Tensor] | None = None
     """Pictures to keep after each task, if there are any: uint8 [runs, tasks so far, count, ...]."""

@@ -139,18 +139,18 @@ def show(
 ) -> None:
     """The table and the figures of the rows in ``folder``, there and on the console; ``before`` opens the document."""
     paper, kind = plan.paper(), plan.experiment.kind
-    lines = kind.table.cells(folder.rows, paper)
+    lines, columns = kind.table.cells(folder.rows, paper), kind.table.columns(folder.rows)
     title = f"{plan.experiment.name}, preset {plan.preset}, after {plan.settings.tasks} tasks"
     note = kind.table.explain(folder.rows, paper)
     made = f"`{about['command']}`, vcl {__version__}, torch {torch.__version__}, {about['device']}, {seconds:.0f} s"
-    text = f"# {title}\n\n{before}{tables.markdown(lines, kind.table.columns)}\n{note}\n\nMade by {made}.\n"
+    text = f"# {title}\n\n{before}{tables.markdown(lines, columns)}\n{note}\n\nMade by {made}.\n"
     text += "".join(f"\n{each}\n" for each in folder.notes)
     write_atomic(folder.path / "table.md", text)
     figures = kind.draw(folder.rows, title, paper, folder.path)
     if any(len(lams) > 1 for lams in plan.grid.values()):
         path = folder.path / "lambda"
         figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, path, score=kind.score) + figures
-    console.print(tables.terminal(title, lines, kind.table.columns))
+    console.print(tables.terminal(title, lines, columns))
     console.print(note, soft_wrap=True, highlight=False)
     console.print(
         f"{seconds:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",

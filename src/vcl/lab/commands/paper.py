@@ -16,7 +16,9 @@ def paper(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change one setting of every stream of tasks, as in epochs=20.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Streams of tasks learned at once; a GPU has room for several.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(help="Streams of tasks learned at once; a GPU has room for several (10 at most).")
+    ] = 1,
     out: Annotated[Path | None, typer.Option(help="Where results are kept; runs/paper-PRESET if left out.")] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
 ) -> None:

@@ -19,7 +19,7 @@ def run(
     grid: Annotated[
         str | None, typer.Option(help="lambda=1,10,100 (or lambda=paper): every lambda with every seed, as one stack.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Methods run at once; a GPU has room for several.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Methods run at once; a GPU has room for several (10 at most).")] = 1,
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if this one's data cannot be had.")] = None,
     dry_run: Annotated[

@@ -81,7 +81,14 @@ def evaluate(asked: Asked) -> list[Row]:
     return rows
 
 
-COLUMNS = ("method", "log-likelihood", "when just learned", "uncertainty")
+def columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What :func:`cells` are of."""
+    drawn = ("weights drawn",) if _drawn(rows) else ()
+    return "method", "log-likelihood", *drawn, "when just learned", "uncertainty"
+
+
+def _drawn(rows: Sequence[Row]) -> bool:
+    return any(row.metric == DRAWN for row in rows)
 
 
 def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:
@@ -93,6 +100,7 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
             (
                 name,
                 _text(final_score(rows, name, LIKELIHOOD), 1),
+                *((_text(final_score(rows, name, DRAWN), 1),) if _drawn(rows) else ()),
                 _text(summarise(diagonal), 1),
                 _text(final_score(rows, name, UNCERTAINTY), 2),
             )
@@ -110,7 +118,8 @@ def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     seeds = sorted({final_score(rows, name, LIKELIHOOD).seeds for name in methods(rows)})
     return (
         f"Mean ± standard error over {' or '.join(map(str, seeds))} seeds, averaged over tasks, after the last task. "
-        "Log-likelihoods are of test images in nats, by importance sampling at the posterior's mean weights; "
+        "Log-likelihoods are of test images in nats, by importance sampling at the posterior's mean weights"
+        f"{', and averaged over drawn ones' if _drawn(rows) else ''}; "
         "uncertainty is a classifier's -log p(task | image) over generated images, 0 being sure."
     )
 
@@ -128,11 +137,11 @@ GENERATIVE = Kind(
     evaluate=evaluate,
     units=lambda s: 4 * s.hidden + s.features + 2 * s.latent,
     score=Score(LIKELIHOOD, "mean test log-likelihood", 1.0, " nats"),
-    table=Tabled(COLUMNS, cells, explain),
+    table=Tabled(columns, cells, explain),
     draw=draw,
     stream=("tasks", "order", "binarised", "train_limit", "test_limit"),
     network=("latent", "features", "hidden", "private", "encoder", "head_kl", "prior_var"),
-    prediction=("ll_draws", "ll_drawn", "images", "classifier_hidden", "classifier_epochs"),
+    prediction=lambda entry: ("ll_draws", "ll_drawn", "images", "classifier_hidden", "classifier_epochs"),
     prepare=prepare,
     samples=samples,
     save=generators,

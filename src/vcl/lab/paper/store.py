@@ -66,6 +66,7 @@ def description(plan: Plan, data: Loaded) -> dict[str, Any]:
     """Everything that the numbers of a plan with one method depend on."""
     (entry,) = plan.methods
     settings, kind = vars(plan.settings_of(entry)), plan.experiment.kind
+    prediction = {name: settings[name] for name in kind.prediction(entry)}
     return {
         "format": FORMAT,
         "version": __version__,
@@ -74,7 +75,7 @@ def description(plan: Plan, data: Loaded) -> dict[str, Any]:
         "stream": {name: settings[name] for name in kind.stream},
         "network": {name: settings[name] for name in kind.network},
         "method": described(plan.build(entry)),
-        "prediction": {name: settings[name] for name in kind.prediction} if entry.draws else "the mean",
+        "prediction": prediction or "the mean",
         "matmul": settings["matmul"],
         "runs": [[run.label, run.seed] for run in plan.runs(entry)],
     }
