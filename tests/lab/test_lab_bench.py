@@ -13,6 +13,7 @@ from vcl.lab.bench import peers, suite, work
 from vcl.lab.bench.timing import WARM_UP, Timing, take_turns
 
 CPU = torch.device("cpu")
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def test_jobs_take_turns_and_the_first_call_of_each_row_is_left_out() -> None:
@@ -46,6 +47,15 @@ def test_the_floor_has_the_products_of_a_step_and_no_others() -> None:
     second = [(runs, wide, 100)] * 2 + [(runs, 100, 100)] * 2 + [(runs, wide, 100)] * 2
     last = [(runs, wide, 10)] * 2 + [(runs, 10, 100)] * 2 + [(runs, wide, 100)] * 2
     assert shapes == forward + second + last
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_the_floor_keeps_its_memory(device: str) -> None:
+    multiply = work.floor(work.standard(torch.device(device)), 2, 2)
+    found = [product.clone() for product in multiply()]  # type: ignore[attr-defined]
+    others = [torch.full_like(product, torch.nan) for product in found for _ in range(9)]
+    assert all(torch.equal(*each) for each in zip(found, multiply(), strict=True))  # type: ignore[call-overload]
+    assert all(other.isnan().all() for other in others)
 
 
 @pytest.mark.parametrize("peer", peers.installed(), ids=lambda peer: peer.name)

@@ -16,8 +16,8 @@ from vcl.lab.results import methods, read_csv
 ROOT = Path(__file__).parents[2]
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("results_paper", ROOT / "results" / "paper.py")
+def script(name: str = "paper") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"results_{name}", ROOT / "results" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,8 +53,14 @@ def test_the_table_is_what_the_published_rows_make_of_it() -> None:
     assert seen > 20
 
 
-def test_every_part_names_its_command_machine_versions_and_time() -> None:
-    for part in json.loads((ROOT / "results" / "paper" / "parts.json").read_text()):
+def test_the_comparison_with_the_run_made_again_is_what_both_tables_make_of_it() -> None:
+    again = script("again")
+    assert (ROOT / "results" / "paper-again" / "compared.csv").read_text() == again.to_csv(again.compared())
+
+
+@pytest.mark.parametrize("folder", ["paper", "paper-again"])
+def test_every_part_names_its_command_machine_versions_and_time(folder: str) -> None:
+    for part in json.loads((ROOT / "results" / folder / "parts.json").read_text()):
         assert part["finished"]
         assert part["command"].startswith("vcl paper ")
         assert part["seconds"] > 0

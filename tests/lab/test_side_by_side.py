@@ -138,17 +138,18 @@ def test_fits_recorded_beside_others_end_where_they_end_alone() -> None:
 @pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "points"])
 def test_generators_fitted_beside_others_end_where_they_end_alone(drawn: bool) -> None:
     """Their gradients all come from torch's one thread, whose matrix products have a workspace for each stream."""
-    cuda, model, ends = torch.device("cuda"), mlp_vae(), dict[int, list[Tensor]]()
+    cuda, ends = torch.device("cuda"), dict[int, list[Tensor]]()
     g = torch.Generator("cuda").manual_seed(0)
     x = torch.randint(0, 256, (1000, 784), generator=g, device="cuda", dtype=torch.uint8)
     data = unlabelled(x, "a", "a", 2)
-    prior = model.prior({"a": 784}).to("cuda").expand(2)
+    prior = mlp_vae().prior({"a": 784}).to("cuda").expand(2)
     q = prior._replace(mean=0.05 * torch.randn(prior.mean.shape, generator=g, device="cuda"), log_var=prior.log_var - 8)
-    elbo = Elbo(model, prior, 10, "weights", "log_sd")
-    points: Objective = LogLikelihood(model, prior.layout, 10)
-    objective, start = (elbo, elbo.parameters(q)) if drawn else (points, (q.mean,))
 
     def fit(number: int, report: Report) -> None:
+        model = mlp_vae()  # each its own: while torch calls a module with given parameters, nobody else may
+        elbo = Elbo(model, prior, 10, "weights", "log_sd")
+        points: Objective = LogLikelihood(model, prior.layout, 10)
+        objective, start = (elbo, elbo.parameters(q)) if drawn else (points, (q.mean,))
         ends[number] = [*ascend(objective, start, data, Ascent(10, 50, 1e-4), Rng((number, number + 1)), report)]
 
     with matrix_products("tf32"):

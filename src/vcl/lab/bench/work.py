@@ -132,7 +132,13 @@ def floor(work: Standard, draws: int, runs: int) -> Job:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # as a step is: launched one by one they would wait for Python
         multiply()
-    return graph.replay
+    memory = products, places  # the graph works in it but does not hold it
+
+    def replay() -> list[Tensor]:
+        graph.replay()
+        return memory[1]
+
+    return replay
 
 
 def prediction(images: Tensor, draws: int, estimator: Estimator) -> Job:
