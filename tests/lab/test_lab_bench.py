@@ -94,6 +94,12 @@ def test_the_command_shows_and_writes_the_same(tmp_path: Path, monkeypatch: pyte
     assert local["ratios"]["floor"] == pytest.approx(local["least_ms"] / floor["least_ms"], rel=0.02)
 
 
+def test_libraries_that_are_not_installed_are_named_with_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "installed", lambda: peers.PEERS[:1])
+    monkeypatch.setattr(suite, "run", lambda *_: [])
+    assert "left out: bayesian-torch, blitz (pip install vcl[bench])" in call("bench --device cpu").output
+
+
 def test_bad_options_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone(tmp_path, monkeypatch)
     assert fault("bench --threads 0") == "--threads is 0; give at least 1."

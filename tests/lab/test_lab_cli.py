@@ -140,6 +140,14 @@ def test_results_go_under_runs_when_no_folder_is_given(here: Path) -> None:
     assert all(path.name.startswith("split-digits-smoke-") and sorted(content(path)) == FILES for path in made)
 
 
+@pytest.mark.parametrize("command", ["run split-digits --method mle", "paper linear-memory"])
+def test_brackets_and_colons_in_a_folders_name_are_shown_as_they_are(here: Path, command: str) -> None:
+    result = call(f"{command} --preset smoke --device cpu --out 'o[b]u[/x]t:ok:'")
+    assert result.exit_code == 0, result.output
+    assert "o[b]u[/x]t:ok:" in result.output
+    assert any((here / "o[b]u[" / "x]t:ok:").iterdir())
+
+
 def test_a_folder_with_results_is_refused_and_not_touched(here: Path) -> None:
     assert call(smoke("--method mle --out out")).exit_code == 0
     before = content(here / "out")

@@ -45,7 +45,7 @@ def watching(console: Console, lines: bool = False) -> Iterator[Watch]:
         yield _Lines(console)
         return
     columns = (
-        TextColumn("{task.description:<34}"),
+        TextColumn("{task.description:<34}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

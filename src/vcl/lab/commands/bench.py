@@ -21,16 +21,16 @@ def bench(
     import json
 
     import torch
-    from rich.console import Console
     from rich.table import Table
 
     from vcl.errors import VclError, unknown
     from vcl.lab.arithmetic import HOWS, matrix_products
     from vcl.lab.bench import peers, suite
+    from vcl.lab.console import make_console
     from vcl.lab.folder import write_atomic
     from vcl.lab.plan import choose_device
 
-    console = Console()
+    console = make_console()
     where = choose_device(device)
     if threads is not None:
         if threads < 1:

@@ -21,9 +21,9 @@ Folder = Annotated[
 @app.command("list")
 def list_(data: Folder = None) -> None:
     """Show every dataset, what it is and where it was found."""
-    from rich.console import Console
     from rich.table import Table
 
+    from vcl.lab.console import make_console
     from vcl.lab.datasets import SOURCES, silent
     from vcl.lab.datasets.locate import find
 
@@ -36,7 +36,7 @@ def list_(data: Folder = None) -> None:
         found = find(source, data, silent)
         where = found.where if found else "not found"
         table.add_row(source.name, source.about, where, _size(found) if found else "")
-    Console().print(table)
+    make_console().print(table)
 
 
 @app.command()

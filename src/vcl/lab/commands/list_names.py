@@ -5,9 +5,9 @@ from __future__ import annotations
 
 def list_names() -> None:
     """Show all experiments, methods and datasets by name."""
-    from rich.console import Console
     from rich.table import Table
 
+    from vcl.lab.console import make_console
     from vcl.lab.datasets import describe, names
     from vcl.lab.experiments import EXPERIMENTS
     from vcl.lab.generative.methods import GENERATIVE_METHODS
@@ -24,4 +24,4 @@ def list_names() -> None:
         table.add_column(no_wrap=True)
         for entry in entries:
             table.add_row(*entry)
-        Console().print(table, "")
+        make_console().print(table, "")

@@ -25,9 +25,8 @@ def paper(
     """Run what the paper ran and show ours beside theirs. What is finished is kept and never computed again."""
     import sys
 
-    from rich.console import Console
-
     from vcl.errors import VclError, unknown
+    from vcl.lab.console import make_console
     from vcl.lab.paper.items import ITEMS, item
     from vcl.lab.paper.reproduce import Reproduction
     from vcl.lab.plan import choose_device
@@ -35,7 +34,7 @@ def paper(
     from vcl.lab.settings import PRESETS
     from vcl.lab.side_by_side import check_jobs
 
-    console = Console()
+    console = make_console()
     if items == ["list"]:
         list_items()
         return
@@ -53,13 +52,13 @@ def paper(
 
 def list_items() -> None:
     """Every item: its name, what it is, and where it is in the paper."""
-    from rich.console import Console
     from rich.table import Table
 
+    from vcl.lab.console import make_console
     from vcl.lab.paper.items import ITEMS
 
     table = Table("item", "what", "where")
     table.columns[0].no_wrap = True
     for entry in ITEMS:
         table.add_row(entry.name, entry.about, entry.place)
-    Console().print(table)
+    make_console().print(table)

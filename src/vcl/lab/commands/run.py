@@ -27,14 +27,14 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment and write settings, rows, a table and a figure to a folder."""
-    from rich.console import Console
 
+    from vcl.lab.console import make_console
     from vcl.lab.estimate import check_methods, show_estimate
     from vcl.lab.plan import make_plan
     from vcl.lab.session import execute, load_arrays, open_folder
     from vcl.lab.side_by_side import check_jobs
 
-    console = Console()
+    console = make_console()
     check_jobs(jobs)
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)

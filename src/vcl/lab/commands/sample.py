@@ -17,9 +17,9 @@ def sample(
     seed: Annotated[int, typer.Option(help="Another seed draws other images.")] = 0,
 ) -> None:
     """Draw images from one task's generator into a PNG, as many as wanted, side by side."""
-    from rich.console import Console
 
     from vcl.errors import VclError
+    from vcl.lab.console import make_console
     from vcl.lab.figures import sample_grid
     from vcl.lab.generative.saved import read
 
@@ -31,7 +31,7 @@ def sample(
         sample_grid.write(images, out)
     except OSError as error:
         raise VclError(f"cannot write {out} ({error.strerror}); give --out a place that you may write.") from error
-    Console().print(
+    make_console().print(
         f"{count} images of task {task} by {saved.method}, after {saved.state.t} tasks, in {out}.",
         highlight=False,
         soft_wrap=True,

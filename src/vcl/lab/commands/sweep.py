@@ -26,14 +26,14 @@ def sweep(
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
 ) -> None:
     """Try a grid of lambdas as one stack of runs, choose the best on held-out training data, and test that one."""
-    from rich.console import Console
 
+    from vcl.lab.console import make_console
     from vcl.lab.plan import make_plan
     from vcl.lab.session import load_arrays, open_folder
     from vcl.lab.sweep import check
     from vcl.lab.sweep import sweep as run_sweep
 
-    console = Console()
+    console = make_console()
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
     way = check(plan, select, validation)
