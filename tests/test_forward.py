@@ -1,6 +1,7 @@
 """The forward pass under q: local reparameterisation must have the very moments of drawn weights."""
 
 from collections.abc import Callable
+from math import prod
 
 import pytest
 import torch
@@ -92,7 +93,8 @@ def test_both_estimators_agree_on_the_per_example_distribution_of_a_deep_network
     assert torch.allclose(local.var(0), shared.var(0), rtol=0.05)
 
 
-def test_first_layer_moments_are_computed_once_for_all_draws() -> None:
+@pytest.mark.parametrize("runs", [1, 2])
+def test_first_layer_moments_are_computed_once_for_all_draws(runs: int) -> None:
     """The matrix products on the raw inputs must not grow with the number of draws."""
     module = seeded(mlp(4, [6]))
     function, params = of(module, X)
@@ -108,13 +110,13 @@ def test_first_layer_moments_are_computed_once_for_all_draws() -> None:
                 seen.append([tuple(a.shape) for a in args if isinstance(a, Tensor)])
             return func(*args, **(kwargs or {}))
 
-    mean = names.join(params)[None]
+    mean, x = names.join(params).expand(runs, -1), X.expand(runs, *X.shape)
     with Watch():
-        evaluate_draws(
-            planned, record, names, mean, mean**2, torch.randn(1, 7, planned.noise, dtype=mean.dtype), X[None]
-        )
-    assert seen
-    assert all(shape[0] == (1, EXAMPLES, 4) for shape in seen), seen
+        evaluate_draws(planned, record, names, mean, mean**2, torch.randn(runs, 7, planned.noise, dtype=mean.dtype), x)
+    assert len(seen) == 2
+    for shapes in seen:
+        (rows,) = [shape for shape in shapes if shape[-2:] == (EXAMPLES, 4)]
+        assert prod(rows[:-2]) == runs
 
 
 def test_gradients_of_the_local_estimator_are_those_of_its_formula() -> None:

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from made import blobs, small_network
 from vcl.data import Data, concat
 from vcl.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
+from vcl.layers import is_row_wise
 from vcl.layout import Layout, Params
 from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
-from vcl.rows import is_row_wise
 
 RUNS = 3
 MODEL = Network(mlp(6, [7, 5]), 5, Categorical())

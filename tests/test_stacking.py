@@ -6,6 +6,7 @@ are): the matrix products of the CPU library round differently at other alignmen
 
 import pytest
 import torch
+from torch import nn
 
 from made import blob_tasks, small_network
 from vcl.coresets import Budget, CoresetRule, KCenter, Nothing, RandomK
@@ -79,6 +80,24 @@ def test_other_batch_sizes_agree_to_rounding() -> None:
         alone = end_of(project, RandomK(5), (seed,))
         assert torch.allclose(stack.propagated.mean[run], alone.propagated.mean[0], atol=1e-5)
         assert torch.equal(stack.coreset.x[run], alone.coreset.x[0])
+
+
+@pytest.mark.parametrize(("estimator", "draws"), [("local", 1), ("local", 3), ("weights", 1), ("weights", 3)])
+def test_networks_of_any_kind_agree_to_rounding(estimator: str, draws: int) -> None:
+    """A single run of one takes the general way without vmap, a stack with it."""
+    trunk = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh())
+    model, project = Network(trunk, 8, Categorical()), vi(estimator, draws)
+    method = Method(project, Nothing(), project)
+    assert not model.row_wise
+
+    def end(seeds: tuple[int, ...]) -> State:  # type: ignore[type-arg]
+        tasks = blob_tasks(2, runs=len(seeds))
+        return list(learn(initial(model, method, len(seeds)), tasks, model, method, Rng(seeds)))[-1]
+
+    stack = end(SEEDS)
+    for run, seed in enumerate(SEEDS):
+        for together, single in zip(stack.propagated[1:], end((seed,)).propagated[1:], strict=True):
+            assert torch.allclose(together[run], single[0], atol=1e-5)
 
 
 def test_runs_do_not_couple() -> None:

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from vcl import kernels
+from vcl.layers import chain_of
 from vcl.layout import Params
 from vcl.places import home_of, place_at
-from vcl.rows import chain_of
 
 
 def through(module: nn.Module, params: Params, x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ lose: there theta = mu + sigma * noise is drawn, once for the whole batch. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -62,6 +62,10 @@ def plan(
     recorder = _Recorder(params, examples)
     with torch.no_grad(), recorder:
         function(params)
+    if not row_wise:
+        # All noise comes in through the tape: randomness of a module's own is an error.
+        with torch.no_grad():
+            torch.vmap(function, randomness="error")({name: value.unsqueeze(0) for name, value in params.items()})
     unused = [name for name in params if not recorder.uses[name]]
     if unused:
         raise VclError(
@@ -123,14 +127,13 @@ def evaluate_draws(
     def one_draw(mean: Params, var: Params, noise: Tensor, points: Params, *values: Tensor) -> Tensor:
         return evaluate(plan, lambda theta: function({**points, **theta}, *values), mean, var, noise)
 
-    # randomness="error": all noise comes in through the tape, so stray randomness in a module cannot pass.
     if each and not plan.local:
         # All weights drawn before vmap, in one pass. (Without latent variables the bits of old results are kept.)
         theta = draw_params(layout, mean, var, noise, noise.shape[1])
         thetas = torch.vmap(straight_on_gpu(one_theta, mean), in_dims=(0, *axes), randomness="error")
         return torch.vmap(thetas, randomness="error")(theta, fixed, *batch, *each)
-    draws = torch.vmap(one_draw, in_dims=(None, None, 0, *axes), randomness="error")
-    return torch.vmap(draws, randomness="error")(means, variances, noise, fixed, *batch, *each)
+    draws = _along(one_draw, noise.shape[1], mean.device, (None, None, 0, *axes))
+    return _along(draws, noise.shape[0], mean.device)(means, variances, noise, fixed, *batch, *each)
 
 
 def evaluate_thetas(
@@ -167,6 +170,29 @@ def evaluate_stacked(
     Each of ``params`` [R, S, ...], or [R, ...] where draws share it; of ``batch`` [R, ...]; of ``each`` [R, S, ...].
     """
     return function(params, *(part.unsqueeze(1) for part in batch), *each)
+
+
+def _along(
+    function: Callable[..., Tensor], count: int, device: torch.device, in_dims: tuple[int | None, ...] | int = 0
+) -> Callable[..., Tensor]:
+    """``function`` along the first axis, ``count`` long, of all arguments whose place in ``in_dims`` is 0.
+
+    A single one on a CPU is called as it is, because there vmap takes as long as a small network does.
+    """
+    if count > 1 or device.type != "cpu":
+        return torch.vmap(function, in_dims, randomness="error")
+
+    def only(*arguments: Tensor | Params) -> Tensor:
+        places = (in_dims,) * len(arguments) if isinstance(in_dims, int) else in_dims
+        return function(*map(_first, arguments, places)).unsqueeze(0)
+
+    return only
+
+
+def _first(argument: Tensor | Params, place: int | None) -> Tensor | Params:
+    if place is None:
+        return argument
+    return argument[0] if isinstance(argument, Tensor) else {name: value[0] for name, value in argument.items()}
 
 
 class _Tape:
@@ -231,7 +257,7 @@ class _Local(TorchFunctionMode):
             if id(weight) in self.var:
                 return self._draw(x, weight, bias)
         result = func(*args, **kwargs)
-        if any(id(value) in self.var for value in _leaves((args, kwargs))) and isinstance(result, Tensor):
+        if isinstance(result, Tensor) and (_among(args, self.var) or (kwargs and _among(kwargs.values(), self.var))):
             raise VclError(
                 f"a weight under local reparameterisation was also used by {getattr(func, '__name__', func)}, which a "
                 "recorded pass did not show; use the estimator 'weights' for modules whose path depends on the data."
@@ -264,6 +290,11 @@ def _linear_arguments(
     input: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     return input, weight, bias
+
+
+def _among(values: Iterable[Any], known: Collection[int]) -> bool:
+    """Whether one of ``values``, or of what they hold, is known by its identity; asked of every operation."""
+    return any(id(value) in known or (isinstance(value, tuple | list) and _among(value, known)) for value in values)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -23,35 +23,6 @@ from vcl.places import home_of, place_at
 
 TINY = 1e-16
 """Added to variances before a square root, whose gradient at 0 (a dead input, no bias) would be NaN."""
-
-ROW_WISE = (nn.Linear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus)
-
-
-def is_row_wise(module: nn.Module) -> bool:
-    """Whether a module flattens its inputs and is then a plain chain of linear layers and elementwise functions.
-
-    What is not known to be a chain takes the general way.
-    """
-    first = next((layer for _, layer in chain_of(module)), None)
-    return type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1) and is_chain(module, 1)
-
-
-def is_chain(module: nn.Module, skip: int = 0) -> bool:
-    """Whether a module, but for the first ``skip`` layers, is a plain chain of linear layers and elementwise functions.
-
-    Exact types only, no hooks, and no parameter twice.
-    """
-    layers = [layer for _, layer in chain_of(module)]
-    plain = all(type(layer) in ROW_WISE for layer in layers[skip:])
-    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
-    found = [id(value) for layer in layers for value in layer.parameters()]
-    return plain and not hooked and len(set(found)) == len(found)
-
-
-def chain_of(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The layers of a module with their names, in order."""
-    every = module.named_modules(remove_duplicate=False)
-    return [(name, layer) for name, layer in every if type(layer) is not nn.Sequential]
 
 
 def local_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -25,18 +26,22 @@ def test_jobs_take_turns_and_the_first_call_of_each_row_is_left_out() -> None:
     assert all(0 <= timing.least <= timing.middle for timing in timed.values())
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("estimator", ["local", "weights"])
-def test_a_step_of_the_standard_work_learns(estimator: str, own: bool) -> None:
-    once = work.step(work.standard(CPU), estimator, draws=2, runs=2, own=own)  # type: ignore[arg-type]
+def test_a_step_of_the_standard_work_learns(estimator: str, general: bool) -> None:
+    once = work.step(work.standard(CPU), estimator, draws=2, runs=2, general=general)  # type: ignore[arg-type]
     values = torch.stack([once().value for _ in range(12)])  # type: ignore[attr-defined]
     assert values.shape == (12, 2)
     assert (values[-3:].mean(0) > values[:3].mean(0)).all()
 
 
-def test_the_module_of_ones_own_takes_the_general_way() -> None:
-    assert work.network().row_wise
-    assert not work.network(own=True).row_wise
+def test_the_general_way_has_the_same_outputs() -> None:
+    fast, general = work.network(), work.network(general=True)
+    assert fast.row_wise
+    assert not general.row_wise
+    x, theta = torch.rand(3, 28, 28), torch.randn(89_610)
+    one, other = (net.predict(net.layout({"all": 10}).split(theta), x, "all") for net in (fast, general))
+    assert torch.allclose(one, other)
 
 
 def test_the_floor_has_the_products_of_a_step_and_no_others() -> None:
@@ -102,6 +107,12 @@ def test_libraries_that_are_not_installed_are_named_with_what_installs_them(monk
 
 def test_bad_options_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone(tmp_path, monkeypatch)
-    assert fault("bench --threads 0") == "--threads is 0; give at least 1."
+    cores = os.cpu_count()
+    for threads in (0, 99_999):
+        told = f"--threads is {threads}; give 1 to {cores}, as many as this machine has cores."
+        assert fault(f"bench --threads {threads}") == told
     assert "tf32" in fault("bench --matmul tf23")
     assert fault("bench --out nowhere/bench.json").endswith("give a file in a folder that exists.")
+    assert fault("bench --out .").endswith("which is a folder; give a file, such as bench.json.")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert fault("bench --out bench.json").endswith("nothing may be written in .; give a file in another folder.")

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 from vcl.data import Data, as_input
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian, standard_normal
+from vcl.layers import Layers, flat_chain
 from vcl.layout import HEAD, Layout, Params
 from vcl.likelihood import Categorical, Likelihood
 from vcl.models.base import Heads, Role
 from vcl.moments import linear, through
 from vcl.perceptron import Perceptron
-from vcl.rows import chain_of, is_row_wise
 
 TRUNK = "trunk."
 
@@ -29,7 +29,8 @@ class Network:
     """f_theta(x) = head_h( trunk(x) ), theta = {theta^S, theta^H_h}, with prior N(0, prior_var I).
 
     ``trunk`` maps inputs [N, ...] to ``features`` values an example and is used as it is: its own parameter
-    values play no part, only its structure. A single-head network is one whose tasks all name the same head.
+    values play no part, only its structure. Where that is a chain of layers (:mod:`vcl.layers` looks, once), the fast
+    ways are taken. A single-head network is one whose tasks all name the same head.
     """
 
     def __init__(self, trunk: nn.Module, features: int, likelihood: Likelihood, prior_var: float = 1.0) -> None:
@@ -40,8 +41,9 @@ class Network:
         self.features = features
         self.likelihood = likelihood
         self.prior_var = prior_var
-        self.row_wise = is_row_wise(trunk)
-        self.chain = _chain(trunk) if type(likelihood) is Categorical else None
+        layers = flat_chain(trunk)
+        self.row_wise = bool(layers)
+        self.chain = _chain(layers) if type(likelihood) is Categorical else None
 
     @property
     def latent(self) -> int:
@@ -140,11 +142,10 @@ def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def _chain(trunk: nn.Module) -> Perceptron | None:
+def _chain(layers: Layers) -> Perceptron | None:
     """The names of weights and biases of a flat chain of (linear layer, ReLU)."""
-    layers = chain_of(trunk)
     kinds = [type(layer) for _, layer in layers[1:]]
-    if not is_row_wise(trunk) or kinds != [nn.Linear, nn.ReLU] * (len(kinds) // 2):
+    if not layers or kinds != [nn.Linear, nn.ReLU] * (len(kinds) // 2):
         return None
     linear = [(TRUNK + name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
     return Perceptron(

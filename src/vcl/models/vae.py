@@ -24,11 +24,11 @@ from vcl.data import Data, as_input
 from vcl.encoding import draw_latent
 from vcl.errors import VclError, unknown
 from vcl.gaussian import Gaussian, standard_normal
+from vcl.layers import is_chain, is_row_wise
 from vcl.layout import HEAD, Layout, Params, head_of
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
 from vcl.pixels import BernoulliPixels, Pixels
-from vcl.rows import is_chain, is_row_wise
 
 Private = Literal["lower", "upper"]
 PRIVATES: tuple[Private, ...] = ("lower", "upper")

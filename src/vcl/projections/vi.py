@@ -103,9 +103,13 @@ class Elbo:
             value, g_mean, g_log_var, kl = self.by_hand(net, mean, log_var, batch, total, noise)
             g_rest: list[Tensor] = []
         else:
-            value, (g_mean, g_log_var, *g_rest) = self.by_torch((mean, log_var, *rest), batch, total, noise)
-            held = slice(self.held.size)
-            kl = self.kl.taken_from(mean[:, held], log_var[:, held], g_mean[:, held], g_log_var[:, held])
+            var = log_var.exp()
+            value, (g_mean, g_var, *g_rest) = self.by_torch((mean, var, *rest), batch, total, noise)
+            g_log_var, size = g_var.mul_(var), self.held.size
+            q_mean, q_log_var, to_mean, to_log_var, q_var = (
+                part[:, :size] for part in (mean, log_var, g_mean, g_log_var, var)
+            )
+            kl = self.kl.taken_from(q_mean, q_log_var, to_mean, to_log_var, q_var)
         g_log = g_log_var if self.climbs == "log_var" else g_log_var.mul_(2)
         return Step(value - kl, (g_mean, g_log, *g_rest))
 
@@ -138,12 +142,12 @@ class Elbo:
         return *fit, torch.cat(kl)
 
     def by_torch(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
-        """sum_n E_q log p(y^(n) | theta, x^(n)) and its gradient, at mean, log variance and points."""
+        """sum_n E_q log p(y^(n) | theta, x^(n)) and its gradient, at mean, variance and points."""
 
         def fit(parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Tensor:
-            mean, log_var, *fixed = parameters
+            mean, var, *fixed = parameters
             points = pieces(self.points, fixed[0]) if fixed else {}
-            return scaled_sum(self.expected_log_lik(mean, log_var.exp(), batch, noise, points), total)
+            return scaled_sum(self.expected_log_lik(mean, var, batch, noise, points), total)
 
         return by_autograd(fit, parameters, batch, total, noise)
 

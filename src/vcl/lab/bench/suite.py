@@ -59,9 +59,9 @@ def _steps(standard: work.Standard, draws: int, runs: int, size: Size) -> list[L
         "matrix products alone": work.floor(standard, draws, runs),
         "local": work.step(standard, "local", draws, runs),
         "weights": work.step(standard, "weights", draws, runs),
-        "local, a module of one's own": work.step(standard, "local", draws, runs, own=True),
+        "local, the general way": work.step(standard, "local", draws, runs, general=True),
     }
-    against = {"floor": "matrix products alone"}
+    against = {"floor": "matrix products alone", "local": "local"}
     if runs == 1:
         jobs["deterministic network"] = work.deterministic(standard)
         jobs |= {peer.name: peers.step(standard, peer, draws) for peer in peers.installed()}

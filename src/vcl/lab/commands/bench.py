@@ -19,6 +19,7 @@ def bench(
 ) -> None:
     """Time training steps, prediction, coresets and curvature beside a floor and, where installed, other libraries."""
     import json
+    import os
 
     import torch
     from rich.table import Table
@@ -33,14 +34,19 @@ def bench(
     console = make_console()
     where = choose_device(device)
     if threads is not None:
-        if threads < 1:
-            raise VclError(f"--threads is {threads}; give at least 1.")
+        cores = os.cpu_count() or 1
+        if not 1 <= threads <= cores:
+            raise VclError(f"--threads is {threads}; give 1 to {cores}, as many as this machine has cores.")
         torch.set_num_threads(threads)
     how = next((known for known in HOWS if known == matmul), None)
     if how is None:
         raise unknown("matmul", matmul, HOWS)
     if out is not None and not out.parent.is_dir():
         raise VclError(f"--out is {out}, but {out.parent} is not a folder; give a file in a folder that exists.")
+    if out is not None and out.is_dir():
+        raise VclError(f"--out is {out}, which is a folder; give a file, such as {out / 'bench.json'}.")
+    if out is not None and not os.access(out.parent, os.W_OK):
+        raise VclError(f"--out is {out}, but nothing may be written in {out.parent}; give a file in another folder.")
     size = suite.QUICK if quick else suite.FULL
 
     def say(line: str) -> None:
