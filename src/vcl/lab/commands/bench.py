@@ -63,6 +63,7 @@ def bench(
         mine = [line for line in lines if line.group == group]
         shown = [what for what in columns if any(what in line.ratios for line in mine)]
         table = Table("job", "ms", "median", *(f"x {what}" for what in shown), title=group, title_justify="left")
+        table.columns[0].no_wrap = True
         for line in mine:
             ratios = [f"{line.ratios[what]:.2f}" if what in line.ratios else "" for what in shown]
             table.add_row(line.name, f"{1e3 * line.timing.least:.3f}", f"{1e3 * line.timing.middle:.3f}", *ratios)
