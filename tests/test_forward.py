@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from vcl.errors import VclError
-from vcl.forward import ESTIMATORS, Plan, evaluate, evaluate_draws, plan
+from vcl.forward import ESTIMATORS, Plan, _among, evaluate, evaluate_draws, plan
 from vcl.layout import Layout
 from vcl.models import mlp
 
@@ -305,13 +305,47 @@ def test_a_module_whose_path_changes_after_the_recorded_pass_is_refused() -> Non
         draws(seeded(Peeking()), X, "local", 1)
 
 
-def test_stray_randomness_is_an_error() -> None:
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_stray_randomness_is_an_error(estimator: str, count: int) -> None:
     class Noisy(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x) + torch.randn_like(x[:, :3])
 
-    with pytest.raises(RuntimeError, match="random"):
-        draws(seeded(Noisy(4, 3)), X, "weights", 2)
+    class Dropping(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.dropout(super().forward(x))
+
+    for module in (Noisy(4, 3), Dropping(4, 3)):
+        with pytest.raises(VclError, match=r"draws random numbers of its own .*; remove them"):
+            draws(seeded(module), X, estimator, count)
+
+
+def test_a_path_that_depends_on_numbers_is_an_error() -> None:
+    class Peeking(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            return y if y.sum().item() > 0 else -y
+
+    with pytest.raises(VclError, match=r"cannot be called for many draws .*; write it with tensor operations alone"):
+        draws(seeded(Peeking(4, 3)), X, "weights", 1)
+
+
+def test_a_weight_within_a_list_or_a_dictionary_is_noticed_too() -> None:
+    class Hiding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.calls = nn.Linear(4, 4), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            y: Tensor = self.layer(x)
+            return torch.cat([y, y @ torch.stack([self.layer.weight])[0]], 1)[:, :4] if self.calls > 2 else y
+
+    with pytest.raises(VclError, match="was also used by stack"):
+        draws(seeded(Hiding()), X, "local", 1)
+    assert _among([1, {"a": [X]}], {id(X)})
+    assert not _among([1, {"a": [X]}, X.clone()], {id(X) + 1})
 
 
 def test_unknown_estimators_are_refused_with_a_suggestion() -> None:

@@ -15,6 +15,7 @@ from vcl.coresets import Nothing
 from vcl.layers import flat_chain
 from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
+from vcl.moments import through
 from vcl.optimise import Ascent
 from vcl.projections import VariationalKL
 from vcl.recursion import Method, initial, learn
@@ -130,6 +131,21 @@ def test_hooks_subclasses_and_other_parametrisations_take_the_general_way() -> N
 
     other.second = Doubled(6, 6)
     assert [flat_chain(net) for net in (hooked, normed, other)] == [[], [], []]
+
+
+def test_moments_go_through_a_chain_in_code_as_through_a_sequence() -> None:
+    own, plain = Own(CHAINS["functions"]), mlp(4, [6, 6])
+    x, g = torch.randn(5, 2, 2), torch.Generator().manual_seed(0)
+    found = []
+    for net, names in ((own, ("first", "second")), (plain, ("1", "3"))):
+        g.manual_seed(0)
+        mean = {
+            f"{name}.{part}": torch.randn(shape, generator=g)
+            for name, width in zip(names, (4, 6), strict=True)
+            for part, shape in (("weight", (6, width)), ("bias", (6,)))
+        }
+        found.append(through(Network(net, 6, Categorical()).layers, mean, {k: v**2 for k, v in mean.items()}, x))
+    assert all(torch.equal(ours, others) for ours, others in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize(("estimator", "draws"), [("local", 1), ("local", 3), ("weights", 2)])

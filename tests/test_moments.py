@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from vcl.errors import VclError
+from vcl.layers import chain_of
 from vcl.moments import linear, relu, through
 
 
@@ -115,7 +116,7 @@ def test_one_hidden_layer_is_exact_in_mean_and_variance() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
     mean, var = gaussian_like(module, 0)
     x = torch.randn(3, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    m, v = through(module, mean, var, x)
+    m, v = through(chain_of(module), mean, var, x)
     first, second = brute_force(module, mean, var, x, 200_000)
     assert torch.allclose(m, first, atol=4 * (v.max() / 200_000).sqrt().item())
     assert torch.allclose(v, second, rtol=0.02)
@@ -127,7 +128,7 @@ def test_two_hidden_layers_are_close() -> None:
     module = nn.Sequential(nn.Sequential(nn.Linear(4, 20), relu_twice), nn.Linear(20, 20), relu_twice, nn.Linear(20, 2))
     mean, var = gaussian_like(module, 0, sd=0.3)
     x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    m, v = through(module, mean, var, x)
+    m, v = through(chain_of(module), mean, var, x)
     first, second = brute_force(module, mean, var, x, 20_000)
     assert ((m - first).abs() < 0.1 * second.sqrt()).all()
     assert torch.allclose(v.sqrt(), second.sqrt(), rtol=0.1)
@@ -137,14 +138,14 @@ def test_parameters_without_variance_give_the_plain_network() -> None:
     module = nn.Sequential(nn.Linear(4, 6, bias=False), nn.Identity(), nn.ReLU(), nn.Linear(6, 2)).double()
     mean, _ = gaussian_like(module, 0)
     x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    m, v = through(module, mean, {name: torch.zeros_like(value) for name, value in mean.items()}, x)
+    m, v = through(chain_of(module), mean, {name: torch.zeros_like(value) for name, value in mean.items()}, x)
     assert torch.allclose(m, functional_call(module, mean, x), atol=1e-7)
     assert v.abs().max() < 1e-12
 
 
 def test_no_layers_at_all_pass_the_inputs_on() -> None:
     x = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))
-    mean, var = through(nn.Flatten(), {}, {}, x)
+    mean, var = through(chain_of(nn.Flatten()), {}, {}, x)
     assert torch.equal(mean, x.flatten(1))
     assert not var.any()
 
@@ -166,14 +167,14 @@ def test_other_layers_are_refused(layer: nn.Module, words: str) -> None:
     module = nn.Sequential(nn.Linear(3, 3), layer).double()
     mean, var = gaussian_like(module, 0)
     with pytest.raises(VclError, match=words):
-        through(module, mean, var, torch.zeros(2, 3, dtype=torch.float64))
+        through(chain_of(module), mean, var, torch.zeros(2, 3, dtype=torch.float64))
 
 
 def test_weights_that_are_shared_are_refused() -> None:
     twice = nn.Linear(3, 3)
     module = nn.Sequential(twice, nn.ReLU(), twice)
     with pytest.raises(VclError, match=r"layer '2' \(Linear\) shares its weights with an earlier one"):
-        through(module, *gaussian_like(module, 0), torch.zeros(2, 3, dtype=torch.float64))
+        through(chain_of(module), *gaussian_like(module, 0), torch.zeros(2, 3, dtype=torch.float64))
     rows = nn.Sequential(nn.Linear(3, 2), nn.Flatten())
     with pytest.raises(VclError, match=r"layer '0' \(Linear\) gets \(4, 3\) values an example.*put nn.Flatten before"):
-        through(rows, *gaussian_like(rows, 0), torch.zeros(2, 4, 3, dtype=torch.float64))
+        through(chain_of(rows), *gaussian_like(rows, 0), torch.zeros(2, 4, 3, dtype=torch.float64))

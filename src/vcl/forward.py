@@ -63,9 +63,7 @@ def plan(
     with torch.no_grad(), recorder:
         function(params)
     if not row_wise:
-        # All noise comes in through the tape: randomness of a module's own is an error.
-        with torch.no_grad():
-            torch.vmap(function, randomness="error")({name: value.unsqueeze(0) for name, value in params.items()})
+        _check_many(function, params)
     unused = [name for name in params if not recorder.uses[name]]
     if unused:
         raise VclError(
@@ -80,6 +78,18 @@ def plan(
     drawn, local = drawn + orphans, [name for name in local if name not in orphans]
     noise = sum(units) + sum(params[name].numel() for name in drawn)
     return Plan(tuple(drawn), tuple(local), noise, row_wise and not (drawn and local))
+
+
+def _check_many(function: Function, params: Params) -> None:
+    """Raise one clear sentence unless ``function`` can be called for many draws, all of whose noise is on the tape."""
+    try:
+        with torch.no_grad():
+            torch.vmap(function, randomness="error")({name: value.unsqueeze(0) for name, value in params.items()})
+    except RuntimeError as error:
+        why, what = "cannot be called for many draws of its parameters at once", "write it with tensor operations alone"
+        if "random" in str(error):
+            why, what = "draws random numbers of its own beside those of its parameters", "remove them"
+        raise VclError(f"the model {why}; {what}. (torch: {str(error).splitlines()[0]})") from error
 
 
 def evaluate(plan: Plan, function: Function, mean: Params, var: Params, noise: Tensor) -> Tensor:
@@ -142,7 +152,7 @@ def evaluate_thetas(
     """``function(params, *batch)`` at given parameters theta [R, S, D], for each of ``batch`` [R, ...]: [R, S, ...]."""
     if row_wise:
         return theta_rows(function, layout.split(theta), *batch)
-    draws = torch.vmap(function, in_dims=(0, *(None,) * len(batch)), randomness="error")
+    draws = _along(function, theta.shape[1], theta.device, (0, *(None,) * len(batch)))
     return torch.vmap(draws, randomness="error")(layout.split(theta), *batch)
 
 
@@ -257,7 +267,7 @@ class _Local(TorchFunctionMode):
             if id(weight) in self.var:
                 return self._draw(x, weight, bias)
         result = func(*args, **kwargs)
-        if isinstance(result, Tensor) and (_among(args, self.var) or (kwargs and _among(kwargs.values(), self.var))):
+        if isinstance(result, Tensor) and _among((args, kwargs), self.var):
             raise VclError(
                 f"a weight under local reparameterisation was also used by {getattr(func, '__name__', func)}, which a "
                 "recorded pass did not show; use the estimator 'weights' for modules whose path depends on the data."
@@ -294,7 +304,11 @@ def _linear_arguments(
 
 def _among(values: Iterable[Any], known: Collection[int]) -> bool:
     """Whether one of ``values``, or of what they hold, is known by its identity; asked of every operation."""
-    return any(id(value) in known or (isinstance(value, tuple | list) and _among(value, known)) for value in values)
+    for value in values:
+        held = value if isinstance(value, tuple | list) else value.values() if isinstance(value, Mapping) else ()
+        if id(value) in known or (held and _among(held, known)):
+            return True
+    return False
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -14,21 +14,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vcl.errors import VclError
+from vcl.layers import Layers
 from vcl.layout import Params
 from vcl.rows import TINY
 
 
-def through(module: nn.Module, mean: Params, var: Params, x: Tensor) -> tuple[Tensor, Tensor]:
-    """E and Var of ``module``'s outputs [N, out] for inputs x [N, ...], with its parameters ~ N(mean, diag var).
+def through(layers: Layers, mean: Params, var: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+    """E and Var of what comes out [N, out] of one layer after another, for inputs x [N, ...].
 
-    ``module`` is an nn.Linear, nn.ReLU, nn.Flatten or nn.Identity, or an nn.Sequential of these.
+    Their parameters are ~ N(mean, diag var). The layers are of the kinds nn.Linear, nn.ReLU, nn.Flatten, nn.Identity.
     """
     h: Tensor = x
     h_var: Tensor | None = None
-    # Duplicates too: a ReLU may stand in several places. A chain's layers come in the order in which they are applied.
-    for name, layer in module.named_modules(remove_duplicate=False):
-        if type(layer) is not nn.Sequential:
-            h, h_var = _apply(layer, name, mean, var, h, h_var)
+    for name, layer in layers:
+        h, h_var = _apply(layer, name, mean, var, h, h_var)
     return h, torch.zeros_like(h) if h_var is None else h_var
 
 

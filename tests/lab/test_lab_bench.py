@@ -114,5 +114,8 @@ def test_bad_options_are_one_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "tf32" in fault("bench --matmul tf23")
     assert fault("bench --out nowhere/bench.json").endswith("give a file in a folder that exists.")
     assert fault("bench --out .").endswith("which is a folder; give a file, such as bench.json.")
+    Path("old.json").write_text("{}")
+    assert fault("bench --out old.json") == "--out is old.json, which exists; give a new name, or delete it first."
+    assert Path("old.json").read_text() == "{}"
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert fault("bench --out bench.json").endswith("nothing may be written in .; give a file in another folder.")

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from vcl.data import Data, as_input
 from vcl.errors import VclError
 from vcl.gaussian import Gaussian, standard_normal
-from vcl.layers import Layers, flat_chain
+from vcl.layers import Layers, chain_of, flat_chain
 from vcl.layout import HEAD, Layout, Params
 from vcl.likelihood import Categorical, Likelihood
 from vcl.models.base import Heads, Role
@@ -41,9 +41,10 @@ class Network:
         self.features = features
         self.likelihood = likelihood
         self.prior_var = prior_var
-        layers = flat_chain(trunk)
-        self.row_wise = bool(layers)
-        self.chain = _chain(layers) if type(likelihood) is Categorical else None
+        flat = flat_chain(trunk)
+        self.layers = flat or chain_of(trunk)
+        self.row_wise = bool(flat)
+        self.chain = _chain(flat) if type(likelihood) is Categorical else None
 
     @property
     def latent(self) -> int:
@@ -84,7 +85,7 @@ class Network:
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
         """The likelihood's evidence at the output's moments (:mod:`vcl.moments`), each example by its own head."""
-        features, spread = through(self.trunk, _trunk(mean), _trunk(var), as_input(data.x))
+        features, spread = through(self.layers, _trunk(mean), _trunk(var), as_input(data.x))
 
         def answer(head: str) -> Tensor:
             weight, bias = zip(_head_params(mean, head), _head_params(var, head), strict=True)

@@ -60,6 +60,7 @@ def _steps(standard: work.Standard, draws: int, runs: int, size: Size) -> list[L
         "local": work.step(standard, "local", draws, runs),
         "weights": work.step(standard, "weights", draws, runs),
         "local, the general way": work.step(standard, "local", draws, runs, general=True),
+        "weights, the general way": work.step(standard, "weights", draws, runs, general=True),
     }
     against = {"floor": "matrix products alone", "local": "local"}
     if runs == 1:

@@ -45,6 +45,8 @@ def bench(
         raise VclError(f"--out is {out}, but {out.parent} is not a folder; give a file in a folder that exists.")
     if out is not None and out.is_dir():
         raise VclError(f"--out is {out}, which is a folder; give a file, such as {out / 'bench.json'}.")
+    if out is not None and out.exists():
+        raise VclError(f"--out is {out}, which exists; give a new name, or delete it first.")
     if out is not None and not os.access(out.parent, os.W_OK):
         raise VclError(f"--out is {out}, but nothing may be written in {out.parent}; give a file in another folder.")
     size = suite.QUICK if quick else suite.FULL

@@ -27,7 +27,6 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment and write settings, rows, a table and a figure to a folder."""
-
     from vcl.lab.console import make_console
     from vcl.lab.estimate import check_methods, show_estimate
     from vcl.lab.plan import make_plan

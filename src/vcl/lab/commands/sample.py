@@ -17,7 +17,6 @@ def sample(
     seed: Annotated[int, typer.Option(help="Another seed draws other images.")] = 0,
 ) -> None:
     """Draw images from one task's generator into a PNG, as many as wanted, side by side."""
-
     from vcl.errors import VclError
     from vcl.lab.console import make_console
     from vcl.lab.figures import sample_grid

@@ -26,7 +26,6 @@ def sweep(
     data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
 ) -> None:
     """Try a grid of lambdas as one stack of runs, choose the best on held-out training data, and test that one."""
-
     from vcl.lab.console import make_console
     from vcl.lab.plan import make_plan
     from vcl.lab.session import load_arrays, open_folder
