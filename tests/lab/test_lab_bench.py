@@ -79,6 +79,8 @@ def test_ratios_are_of_the_least_times() -> None:
     timed = {"floor": Timing(2.0, 9.0, 3), "ours": Timing(3.0, 4.0, 3)}
     lines = suite._lines("group", timed, {"floor": "floor"})
     assert [(line.name, line.ratios) for line in lines] == [("floor", {"floor": 1.0}), ("ours", {"floor": 1.5})]
+    timed |= {f"ours{suite.GENERAL}": Timing(6.0, 7.0, 3)}
+    assert suite._lines("group", timed, {"floor": "floor"})[-1].ratios == {"floor": 3.0, "fast way": 2.0}
 
 
 def test_the_command_shows_and_writes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
