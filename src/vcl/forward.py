@@ -63,7 +63,7 @@ def plan(
     with torch.no_grad(), recorder:
         function(params)
     if not row_wise:
-        _check_many(function, params)
+        check_many(function, params)
     unused = [name for name in params if not recorder.uses[name]]
     if unused:
         raise VclError(
@@ -80,7 +80,7 @@ def plan(
     return Plan(tuple(drawn), tuple(local), noise, row_wise and not (drawn and local))
 
 
-def _check_many(function: Function, params: Params) -> None:
+def check_many(function: Function, params: Params) -> None:
     """Raise one clear sentence unless ``function`` can be called for many draws, all of whose noise is on the tape."""
     try:
         with torch.no_grad():

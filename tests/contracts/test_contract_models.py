@@ -219,6 +219,27 @@ def test_layers_that_cannot_be_treated_soundly_are_refused(layer: nn.Module, wor
         Network(nn.Sequential(nn.Linear(6, 5), layer), 5, Categorical())
 
 
+class Dropping(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(super().forward(x))
+
+
+class Peeking(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y if y.sum().item() > 0 else y.relu()
+
+
+@pytest.mark.parametrize(
+    ("trunk", "words"),
+    [(Dropping(6, 5), "draws random numbers of its own"), (Peeking(6, 5), "cannot be called for many draws")],
+    ids=["dropout", "a path by numbers"],
+)
+def test_code_that_cannot_be_treated_soundly_is_refused_before_any_work(trunk: nn.Module, words: str) -> None:
+    with pytest.raises(VclError, match=words):
+        Network(trunk, 5, Categorical()).check(blobs(4, 0, "t", "h0"), {"h0": 2})
+
+
 def test_dropout_in_evaluation_mode_is_accepted() -> None:
     Network(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5)).eval(), 5, Categorical())
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from vcl.data import Data, as_input
 from vcl.errors import VclError
+from vcl.forward import check_many
 from vcl.gaussian import Gaussian, standard_normal
 from vcl.layers import Layers, chain_of, flat_chain
 from vcl.layout import HEAD, Layout, Params
@@ -125,6 +126,8 @@ class Network:
             ) from error
         if shape != (1, self.features):
             raise VclError(f"the trunk gives {shape[1:]} values an example but features={self.features} was said.")
+        if not self.row_wise:
+            check_many(lambda params: functional_call(self.trunk, dict(params), as_input(x)), params)
 
     def _features(self, params: Params, x: Tensor) -> Tensor:
         features: Tensor = functional_call(self.trunk, _trunk(params), as_input(x))
