@@ -104,9 +104,9 @@ def made_by() -> str:
     commands = sorted({part["command"] for part in parts})
     machines: dict[str, float] = {}
     for part in parts:
-        where = f"{part['device']}, torch {part['torch']}"
+        where = f"{part['device']}, torch {part['builds'][-1]['torch']}"
         machines[where] = machines.get(where, 0.0) + part["seconds"]
-    version = {part["description"]["version"] for part in parts}
+    version = {build["vcl"] for part in parts for build in part["builds"]}
     text = f"{len(parts)} parts of vcl {', '.join(sorted(version))} by " + " and ".join(
         f"`{each}`" for each in commands
     )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from vcl.coresets import Nothing, Only
 from vcl.errors import VclError
 from vcl.lab.experiments import EXPERIMENTS, experiment
 from vcl.lab.methods import METHODS
@@ -99,7 +100,10 @@ def test_every_method_is_built_from_the_settings_of_every_experiment(entry: Any,
     method = entry.build(settings)
     assert isinstance(method, Method)
     if entry.climbs:
-        assert (method.project.ascent.epochs, method.project.ascent.batch) == (settings.epochs, settings.batch)
+        # A coreset alone is the only data that is ever fitted.
+        alone = (settings.coreset_epochs, settings.coreset_batch)
+        wanted = alone if isinstance(method.choose, Only) else (settings.epochs, settings.batch)
+        assert (method.project.ascent.epochs, method.project.ascent.batch) == wanted
         assert method.project.ascent.lr == method.refit.ascent.lr == settings.lr
 
 
@@ -118,9 +122,11 @@ def test_seeds_given_twice_are_refused() -> None:
 def test_a_restarted_vcl_begins_every_task_anew_and_cools_to_its_end(name: str) -> None:
     made = make_plan("permuted-mnist", name, "paper", None, "cpu")
     method = made.build(made.methods[0])
+    assert method.project.start == "restart"
+    fitted = (method.project,) if isinstance(method.choose, Nothing) else (method.project, method.refit)
     # A coreset is fitted in few steps, which do not suffice to come back from a new start.
-    assert (method.project.start, method.refit.start) == ("restart", "continue")
-    for project in (method.project, method.refit):
+    assert all(project.start == "continue" for project in fitted[1:])
+    for project in fitted:
         assert project.ascent.schedule == "cosine"
         assert (project.draws, project.ascent.lr, project.estimator) == (4, 5e-3, "weights")
         assert project.init_var == 1e-4

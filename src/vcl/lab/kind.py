@@ -32,6 +32,8 @@ class MethodEntry(NamedTuple):
     """The largest network that it can take, if there is a limit."""
     settings: Mapping[str, Any] = MappingProxyType({})
     """What it does differently in every experiment."""
+    ignores: tuple[str, ...] = ()
+    """The settings of the network that its numbers do not depend on."""
 
 
 class Run(NamedTuple):

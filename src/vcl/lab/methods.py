@@ -31,6 +31,11 @@ def ascent(s: Settings) -> Ascent:
     return Ascent(s.epochs, s.batch, s.lr, s.schedule, s.average)
 
 
+def path(s: Settings) -> Ascent:
+    """The same for synaptic intelligence, which follows every step and so ends at the last one."""
+    return replace(ascent(s), average=0.0)
+
+
 def coreset_ascent(s: Settings) -> Ascent:
     """How a coreset is fitted."""
     return Ascent(s.coreset_epochs, s.coreset_batch, s.lr, s.schedule, s.average)
@@ -46,10 +51,19 @@ def variational(s: Settings, how: Ascent) -> VariationalKL:
     return VariationalKL(how, s.draws, s.estimator, s.start, s.init_var, s.init_sd)
 
 
+def refit(s: Settings) -> VariationalKL:
+    """The projection of a coreset."""
+    return replace(variational(s, coreset_ascent(s)), start=s.coreset_start)
+
+
 def vcl(s: Settings, choose: CoresetRule, predictive: Predictive | None = None) -> Method[Any]:
     """VCL with a coreset rule."""
-    refit = replace(variational(s, coreset_ascent(s)), start=s.coreset_start)
-    return Method(variational(s, ascent(s)), choose, refit, predictive or s.predictive)
+    return Method(variational(s, ascent(s)), choose, refit(s), predictive or s.predictive)
+
+
+def alone(s: Settings, choose: CoresetRule) -> Method[Any]:
+    """A coreset and nothing else: there is no other fit than that of the coreset."""
+    return Method(refit(s), Only(choose), refit(s), s.predictive)
 
 
 RESTART = {"start": "restart", "schedule": "cosine"}
@@ -66,7 +80,7 @@ def batch_vi(s: Settings) -> Method[Any]:
 
 
 def plain(project: Projection[Any]) -> Method[Any]:
-    """A projection without a coreset."""
+    """A projection without a coreset, so that nothing is ever refitted."""
     return Method(project, Nothing(), project, "joint")
 
 
@@ -78,9 +92,11 @@ def with_lambda(method: Method[Any], lam: tuple[float, ...]) -> Method[Any]:
 
 
 SMC_LIMIT = 500
+NO_PRIOR = ("prior_var",)
+"""Methods that maximise a likelihood, and hold only what data has said, never look at the prior."""
 
 METHODS: tuple[MethodEntry, ...] = (
-    MethodEntry("vcl", "variational continual learning, no coreset", lambda s: vcl(s, Nothing())),
+    MethodEntry("vcl", "variational continual learning, no coreset", lambda s: plain(variational(s, ascent(s)))),
     MethodEntry("vcl-random", "VCL + random coreset", lambda s: vcl(s, RandomK(s.coreset))),
     MethodEntry("vcl-kcenter", "VCL + K-center coreset", lambda s: vcl(s, KCenter(s.coreset))),
     MethodEntry(
@@ -91,7 +107,7 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(
         "vcl-restart",
         "VCL, each task's fit begun anew and its rate taken to 0: the best without memory",
-        lambda s: vcl(s, Nothing()),
+        lambda s: plain(variational(s, ascent(s))),
         settings=RESTART,
     ),
     MethodEntry(
@@ -100,14 +116,15 @@ METHODS: tuple[MethodEntry, ...] = (
         lambda s: vcl(s, RandomK(s.coreset)),
         settings=RESTART,
     ),
-    MethodEntry("random-only", "the random coreset alone", lambda s: vcl(s, Only(RandomK(s.coreset)))),
-    MethodEntry("kcenter-only", "the K-center coreset alone", lambda s: vcl(s, Only(KCenter(s.coreset)))),
+    MethodEntry("random-only", "the random coreset alone", lambda s: alone(s, RandomK(s.coreset))),
+    MethodEntry("kcenter-only", "the K-center coreset alone", lambda s: alone(s, KCenter(s.coreset))),
     MethodEntry("batch-vi", "all data so far at once, an upper bound", batch_vi),
     MethodEntry(
         "mle",
         "maximum likelihood (fine-tuning), the forgetting baseline",
         lambda s: plain(MaximumLikelihood(ascent(s), s.init_sd)),
         draws=False,
+        ignores=NO_PRIOR,
     ),
     MethodEntry(
         "map",
@@ -129,13 +146,15 @@ METHODS: tuple[MethodEntry, ...] = (
         lambda s: plain(ElasticWeightConsolidation(ascent(s), s.lam, curvature(s), s.anchor, s.init_sd)),
         draws=False,
         takes_lambda=True,
+        ignores=NO_PRIOR,
     ),
     MethodEntry(
         "si",
         "synaptic intelligence",
-        lambda s: plain(SynapticIntelligence(ascent(s), s.lam, s.damping, s.init_sd)),
+        lambda s: plain(SynapticIntelligence(path(s), s.lam, s.damping, s.init_sd)),
         draws=False,
         takes_lambda=True,
+        ignores=NO_PRIOR,
     ),
     MethodEntry(
         "adf",

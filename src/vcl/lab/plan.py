@@ -55,9 +55,9 @@ class Plan:
             return tuple(Run(entry.name, seed, None) for seed in self.seeds)
         return tuple(Run(label(entry.name, lam), seed, lam) for lam in lams for seed in self.seeds)
 
-    def build(self, entry: MethodEntry) -> Method[Any]:
-        """The method, with a lambda for each run where there is a grid."""
-        made = entry.build(self.settings_of(entry))
+    def build(self, entry: MethodEntry, settings: Any = None) -> Method[Any]:
+        """The method (of other ``settings`` than the plan's, if given), with a lambda for each run of a grid."""
+        made = entry.build(self.settings_of(entry) if settings is None else settings)
         lams = tuple(run.lam for run in self.runs(entry) if run.lam is not None)
         return with_lambda(made, lams) if lams else made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,7 @@ from vcl.lab.generative.keep import ENDING
 from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.progress import Watch, both, watching
+from vcl.lab.provenance import device_name, made_by
 from vcl.lab.runner import run_method
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import Arrays, arrays
@@ -178,7 +178,7 @@ def describe(plan: Plan, origin: str, shape: Sequence[int]) -> dict[str, Any]:
         "data": {"name": plan.experiment.dataset, "origin": origin},
         "shape": list(shape),
         "device": device_name(plan.device),
-        "versions": {"vcl": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "versions": made_by(),
         "started": now(),
     }
 
@@ -192,13 +192,6 @@ def command(arguments: Sequence[str]) -> str:
             kept.append(word)
         skip = not skip and word in ("--out", "--data")
     return shlex.join(["vcl", *kept])
-
-
-def device_name(device: torch.device) -> str:
-    """The device in words."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
 
 
 def now() -> str:

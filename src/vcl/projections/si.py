@@ -50,6 +50,11 @@ class SynapticIntelligence:
                 "steps and needs some; give at least 1 epoch, or use another method."
             )
         check_fit(self.ascent, self.lam)
+        if self.ascent.average:
+            raise VclError(
+                f"average is {self.ascent.average}, but synaptic intelligence measures importance along the "
+                "optimiser's steps, which do not lead to an average of iterates; give 0."
+            )
         if not 0 < self.damping < inf:
             raise VclError(f"damping is {self.damping}; give a number above 0, such as 1e-3.")
 

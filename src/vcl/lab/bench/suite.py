@@ -14,7 +14,7 @@ import torch
 from vcl import __version__
 from vcl.lab.bench import peers, work
 from vcl.lab.bench.timing import Job, Timing, take_turns
-from vcl.lab.session import device_name
+from vcl.lab.provenance import device_name
 
 DRAWS, RUNS = (1, 10), (1, 10)
 

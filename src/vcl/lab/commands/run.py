@@ -29,6 +29,7 @@ def run(
     """Run an experiment and write settings, rows, a table and a figure to a folder."""
     from vcl.lab.console import make_console
     from vcl.lab.estimate import check_methods, show_estimate
+    from vcl.lab.identity import check_used
     from vcl.lab.plan import make_plan
     from vcl.lab.session import execute, load_arrays, open_folder
     from vcl.lab.side_by_side import check_jobs
@@ -38,6 +39,8 @@ def run(
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
     other = make_plan(fallback, method, preset, seeds, device, set_ or [], grid) if fallback else None
+    for each in (plan, other):
+        check_used([each] if each else [])
     plan, arrays, origin = load_arrays(plan, other, data, console)
     if dry_run:
         check_methods(plan, arrays)

@@ -27,6 +27,7 @@ def sweep(
 ) -> None:
     """Try a grid of lambdas as one stack of runs, choose the best on held-out training data, and test that one."""
     from vcl.lab.console import make_console
+    from vcl.lab.identity import check_used
     from vcl.lab.plan import make_plan
     from vcl.lab.session import load_arrays, open_folder
     from vcl.lab.sweep import check
@@ -35,6 +36,7 @@ def sweep(
     console = make_console()
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
+    check_used([plan])
     way = check(plan, select, validation)
     plan, arrays, origin = load_arrays(plan, None, data, console)
     with open_folder(plan, out) as folder:

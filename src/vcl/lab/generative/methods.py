@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from vcl.coresets import CoresetRule, Nothing, RandomK
@@ -20,11 +21,18 @@ from vcl.projections import (
 from vcl.recursion import Method
 
 GLOROT: Any = {"init": "glorot"}
+NO_PRIOR = ("prior_var", "head_kl")
+"""Methods that maximise a likelihood, and hold only what data has said, never look at the prior."""
 
 
 def ascent(s: GenerativeSettings) -> Ascent:
     """How a task's data is fitted."""
     return Ascent(s.epochs, s.batch, s.lr, s.schedule, s.average)
+
+
+def path(s: GenerativeSettings) -> Ascent:
+    """The same for synaptic intelligence, which follows every step and so ends at the last one."""
+    return replace(ascent(s), average=0.0)
 
 
 def curvature(s: GenerativeSettings) -> Curvature:
@@ -52,7 +60,11 @@ def plain(project: Projection[Any]) -> Method[Any]:
 
 
 GENERATIVE_METHODS: tuple[MethodEntry, ...] = (
-    MethodEntry("vcl", "variational continual learning of the shared decoder", lambda s: vcl(s, Nothing())),
+    MethodEntry(
+        "vcl",
+        "variational continual learning of the shared decoder",
+        lambda s: plain(variational(s, ascent(s), s.start)),
+    ),
     MethodEntry(
         "vcl-random",
         "VCL + random coreset of images, which the paper does not have",
@@ -63,6 +75,7 @@ GENERATIVE_METHODS: tuple[MethodEntry, ...] = (
         "the naive online VAE: each task from where the last one ended, nothing held",
         lambda s: plain(MaximumLikelihood(ascent(s), draws=s.draws, **GLOROT)),
         draws=False,
+        ignores=NO_PRIOR,
     ),
     MethodEntry(
         "ewc",
@@ -70,6 +83,7 @@ GENERATIVE_METHODS: tuple[MethodEntry, ...] = (
         lambda s: plain(ElasticWeightConsolidation(ascent(s), s.lam, curvature(s), s.anchor, draws=s.draws, **GLOROT)),
         draws=False,
         takes_lambda=True,
+        ignores=NO_PRIOR,
     ),
     MethodEntry(
         "lp",
@@ -81,8 +95,9 @@ GENERATIVE_METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(
         "si",
         "synaptic intelligence",
-        lambda s: plain(SynapticIntelligence(ascent(s), s.lam, s.damping, draws=s.draws, **GLOROT)),
+        lambda s: plain(SynapticIntelligence(path(s), s.lam, s.damping, draws=s.draws, **GLOROT)),
         draws=False,
         takes_lambda=True,
+        ignores=NO_PRIOR,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -18,11 +18,12 @@ from vcl.errors import VclError
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import make_folder, write_atomic
+from vcl.lab.identity import check_used, described, identity
 from vcl.lab.paper import table
 from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem, measure
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.numbers import claims, numbers
-from vcl.lab.paper.store import Kept, Loaded, Store, description, identity
+from vcl.lab.paper.store import Kept, Loaded, Store, description
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.results import Row, Summary, methods, read_csv, summarise, to_csv
 from vcl.lab.settings import Preset
@@ -59,9 +60,10 @@ class Reproduction:
 
     def run(self, items: Sequence[Item]) -> None:
         """Every item in turn; one whose data cannot be had is left out and named at the end."""
-        left_out = {}
+        left_out, streams = {}, [item for item in items if isinstance(item, StreamItem)]
+        self._check_changes(streams)
         if self.jobs > 1:
-            self._ahead([item for item in items if isinstance(item, StreamItem)])
+            self._ahead(streams)
         for item in items:
             self.console.print(f"{item.name}: {item.about}", highlight=False, soft_wrap=True, style="bold")
             try:
@@ -73,6 +75,18 @@ class Reproduction:
             why = " ".join(dict.fromkeys(left_out.values()))
             raise VclError(f"{', '.join(left_out)} could not be run: {why}")
 
+    def _check_changes(self, items: Sequence[StreamItem]) -> None:
+        """Refuse a changed setting that no method of any item uses; items without data are left for later."""
+        if not self.changes:
+            return
+        plans = []
+        for item in items:
+            with suppress(MissingData):
+                plans += [self.plan_of(request) for request in item.requests(Context(self.preset, self.data_of))]
+        if not plans:
+            raise VclError("--set was given, but none of these items is a stream of tasks; leave it out.")
+        check_used([replace(plan, changes=self.changes) for plan in plans])
+
     def _ahead(self, items: Sequence[StreamItem]) -> None:
         """Compute what is missing of all ``items``, several parts at once; those without data are left for later."""
         store, pieces = self._store(), dict[str, Callable[[Report], object]]()
@@ -82,7 +96,8 @@ class Reproduction:
                     plan, data = self.plan_of(request), self.data_of(request.experiment)
                     called = f"{request.experiment} {request.label or request.method}"
                     if not store.finished(plan, data):
-                        pieces.setdefault(identity(description(plan, data)), partial(store.stream, plan, data, called))
+                        about = described(description(plan, data))
+                        pieces.setdefault(identity(about), partial(store.stream, plan, data, called))
         side_by_side(list(pieces.values()), self.jobs, self.device)
 
     def _store(self) -> Store:
