@@ -71,6 +71,19 @@ def test_limits_are_kept(plan: Plan) -> None:
         assert (task.train.size, task.test.size) == (7, 4)
 
 
+def test_limits_keep_every_class_and_as_many_of_each_though_the_data_is_sorted_by_class(plan: Plan) -> None:
+    data = DATA._replace(train_y=torch.arange(300) // 30, test_y=torch.arange(100) // 10)
+    unlimited, limited = (
+        list(plan.experiment.stream(data, replace(plan.settings, train_limit=most, test_limit=most), Rng(plan.seeds)))
+        for most in (None, 10)
+    )
+    for whole, few in zip(unlimited, limited, strict=True):
+        for all_of_it, part in zip(parts(whole), parts(few), strict=True):
+            classes, counts = part.y.unique(return_counts=True)
+            assert classes.tolist() == all_of_it.y.unique().tolist()
+            assert set(counts.tolist()) == {10 * part.runs // len(classes)}
+
+
 def test_labels_and_sources_fit_the_heads(stream: Stream) -> None:
     for task in stream:
         for part in parts(task):

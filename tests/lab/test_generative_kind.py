@@ -336,11 +336,16 @@ def test_what_is_set_aside_is_never_learned_from() -> None:
         assert torch.equal(one.train.x, two.train.x)
 
 
-def test_limits_keep_the_first_images() -> None:
-    data = images(train=200, test=30)
-    (task,) = stream(data, replace(SMOKE, tasks=1, train_limit=7, test_limit=2), Rng((0,)))
-    assert torch.equal(task.train.x[0], data.train_x[data.train_y == 0][:7])
-    assert torch.equal(task.test.x[0], data.test_x[data.test_y == 0][:2])
+def test_limits_keep_a_random_sample_of_what_is_learned_from_in_its_order() -> None:
+    data = images(train=2000, test=300)
+    (task,) = stream(data, replace(SMOKE, tasks=1, train_limit=60, test_limit=20), Rng(SEEDS))
+    assert (task.train.size, task.test.size) == (60, 20)
+    for part, x, y, size in ((task.train, data.train_x, data.train_y, 180), (task.test, data.test_x, data.test_y, 30)):
+        mine = x[y == 0][:size].flatten(1).tolist()
+        places = [mine.index(image) for image in part.x[1].flatten(1).tolist()]
+        assert places == sorted(set(places))
+        assert places[-1] > size // 2
+        assert part.x.stride(0) == 0
 
 
 def test_tasks_come_in_the_order_asked_for() -> None:

@@ -15,7 +15,9 @@ from vcl.lab.streams import (
     Arrays,
     UserTask,
     arrays,
+    balanced,
     from_arrays,
+    limited,
     one_class_each,
     permuted,
     reordered,
@@ -24,6 +26,8 @@ from vcl.lab.streams import (
 from vcl.rng import Rng
 
 BASE = images()
+SORTED = images()._replace(train_y=torch.arange(60) // 6, test_y=torch.arange(30) // 3)
+"""All examples of a class after each other, as notMNIST has them."""
 
 
 def test_arrays_keeps_a_dataset_as_it_is() -> None:
@@ -74,9 +78,11 @@ def test_a_seed_has_the_same_permutations_alone_and_in_a_stack() -> None:
 
 
 def test_permuted_limits() -> None:
-    task = permuted(BASE, 1, Rng((0,)), limit=7, test_limit=4).make(0)
-    assert (task.train.size, task.test.size) == (7, 4)
-    assert torch.equal(task.train.y[0], BASE.train_y[:7])
+    task = permuted(SORTED, 1, Rng((0,)), limit=20, test_limit=10).make(0)
+    assert task.train.y[0].bincount().tolist() == [2] * 10
+    assert task.test.y[0].bincount().tolist() == [1] * 10
+    chosen = balanced(SORTED.train_y, 20)
+    assert torch.equal(task.train.x[0].sort().values, SORTED.train_x.flatten(1)[chosen].sort().values)
 
 
 # Split.
@@ -103,10 +109,78 @@ def test_single_head_split_keeps_the_labels() -> None:
     assert set(tasks[1].test.y[0].tolist()) == {0, 2}
 
 
-def test_split_limits_take_the_first_examples_of_each_task() -> None:
-    for task in split(BASE, [(0, 1), (2, 3)], runs=1, limit=5, test_limit=3):
-        assert (task.train.size, task.test.size) == (5, 3)
-    assert torch.equal(task.train.x[0, :2], BASE.train_x[2:4])
+@pytest.mark.parametrize("single_head", [False, True])
+def test_split_limits_take_as_many_of_each_class_though_the_data_is_sorted(single_head: bool) -> None:
+    groups = [(0, 1), (2, 3, 4)]
+    tasks = list(split(SORTED, groups, 2, single_head, limit=6, test_limit=3))
+    for task, group, train, test in zip(tasks, groups, ([3, 3], [2, 2, 2]), ([2, 1], [1, 1, 1]), strict=True):
+        labels = group if single_head else range(len(group))
+        for part, counts in ((task.train, train), (task.test, test)):
+            assert [int((part.y[1] == label).sum()) for label in labels] == counts
+            assert part.x.stride(0) == part.y.stride(0) == 0, "runs share the memory of a sample too"
+
+
+def test_a_limited_task_is_a_part_of_the_whole_one_in_its_order() -> None:
+    whole, part = (split(SORTED, [(0, 1)], 1, limit=limit).make(0).train for limit in (None, 7))
+    places = [whole.x[0].flatten(1).tolist().index(row) for row in part.x[0].flatten(1).tolist()]
+    assert places == sorted(set(places))
+    assert len(places) == 7
+    assert part.y[0].tolist() == whole.y[0, places].tolist()
+
+
+@pytest.mark.parametrize("limit", [None, 12, 13, 10**9])
+def test_a_limit_that_takes_nothing_away_changes_nothing(limit: int | None) -> None:
+    (plain,), (same,) = split(SORTED, [(0, 1)], 1), split(SORTED, [(0, 1)], 1, limit=limit, test_limit=limit)
+    for one, two in ((plain.train, same.train), (plain.test, same.test)):
+        assert torch.equal(one.x, two.x)
+        assert torch.equal(one.y, two.y)
+    assert limited(SORTED.train_x, SORTED.train_y, 60)[0] is SORTED.train_x
+
+
+def test_the_rule_of_a_sample_by_hand() -> None:
+    y = torch.tensor([7, 7, 7, 7, 7, 7, 2, 2, 5])
+    for limit, counts in (
+        (1, [1, 0, 0]),
+        (2, [1, 1, 0]),
+        (3, [1, 1, 1]),
+        (4, [2, 1, 1]),
+        (5, [2, 1, 2]),
+        (7, [2, 1, 4]),
+    ):
+        chosen = balanced(y, limit)
+        assert chosen.tolist() == sorted(set(chosen.tolist()))
+        assert [int((y[chosen] == label).sum()) for label in (2, 5, 7)] == counts
+        assert set(chosen.tolist()) <= set(balanced(y, limit + 1).tolist()), (
+            "a larger limit keeps what a smaller one has"
+        )
+    assert balanced(y, 4).tolist() != [0, 6, 7, 8], "and not the first ones of a class"
+
+
+def test_a_sample_is_drawn_from_all_of_a_class() -> None:
+    chosen = balanced(torch.zeros(1000, dtype=torch.int64), 500)
+    assert 220 < int((chosen < 500).sum()) < 280
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: split(SORTED, [(0, 1)], 1, limit=1).make(0),
+            "task 'a/b' has 2 classes to tell apart, but its training examples under a limit of 1 are all of one; "
+            "give a limit of at least 2, or none, and data of more than one class.",
+        ),
+        (lambda: split(SORTED, [(0, 1)], 1, test_limit=1).make(0), "its test examples under a limit of 1"),
+        (lambda: permuted(SORTED, 1, Rng((0,)), limit=1), "every task has 10 classes to tell apart"),
+        (
+            lambda: split(SORTED._replace(train_y=torch.zeros(60, dtype=torch.int64)), [(0, 1)], 1).make(0),
+            "task 'a/b' has 2 classes to tell apart, but its training examples are all of one",
+        ),
+    ],
+)
+def test_a_task_that_is_left_with_one_class_is_refused(make: Any, words: str) -> None:
+    with pytest.raises(VclError) as refused:
+        make()
+    assert words in str(refused.value)
 
 
 def test_split_runs_share_memory() -> None:

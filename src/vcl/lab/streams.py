@@ -64,10 +64,39 @@ def arrays(data: Dataset) -> Arrays:
     return Arrays(train_x, train_y, test_x, test_y, data.classes)
 
 
+def balanced(y: Tensor, limit: int) -> Tensor:
+    """Positions [n] of n = min(limit, N) examples of labels y [N], as equal a number of each class as there is.
+
+    The examples are put in a random order; then one of each class is taken in turn, the smallest label first, and a
+    class that is used up is passed over. The positions are given in their own order. So a smaller limit takes a part
+    of what a larger one takes. The order is the same for every seed: runs share their data, and so its memory.
+    """
+    generator = Rng((0,)).at("limit").generators()[0]
+    shuffled = torch.randperm(len(y), generator=generator)
+    _, place, counts = torch.unique(y.cpu()[shuffled], return_inverse=True, return_counts=True)
+    by_class = place.argsort(stable=True)
+    # Of each example, how many of its class come before it in the random order.
+    turn = torch.empty_like(place)
+    turn[by_class] = torch.arange(len(y)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    chosen = (turn * len(counts) + place).argsort()[:limit]
+    return shuffled[chosen].sort().values.to(y.device)
+
+
+def limited(x: Tensor, y: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
+    """The examples that :func:`balanced` chooses; x [N, ...] and y [N] themselves where none has to go."""
+    if limit is None or limit >= len(y):
+        return x, y
+    chosen = balanced(y, limit)
+    return x[chosen], y[chosen]
+
+
 def permuted(data: Arrays, tasks: int, rng: Rng, limit: int | None = None, test_limit: int | None = None) -> Stream:
-    """The pixels of every task, the first too, under a fixed random permutation of its own for each run; one head."""
-    train = data.train_x[:limit].flatten(1), data.train_y[:limit]
-    test = data.test_x[:test_limit].flatten(1), data.test_y[:test_limit]
+    """The pixels of every task, the first too, under a fixed random permutation of its own for each run; one head.
+
+    ``limit`` and ``test_limit`` keep a balanced sample (:func:`balanced`), the same for every task and run.
+    """
+    train = _of_classes(data.train_x.flatten(1), data.train_y, data.classes, "every task", "training", limit)
+    test = _of_classes(data.test_x.flatten(1), data.test_y, data.classes, "every task", "test", test_limit)
     width = train[0].shape[1]
 
     def shuffle(x: Tensor, y: Tensor, order: Tensor, task: str) -> Data:
@@ -96,29 +125,43 @@ def split(
     """One task per group of classes.
 
     Multi-head: each task has a head of its own, its labels numbered within the group. Single-head: one head
-    over all classes. ``limit`` keeps the first examples of each task only.
+    over all classes. ``limit`` and ``test_limit`` keep a balanced sample of each task (:func:`balanced`).
     """
     seen = [c for group in groups for c in group]
     if len(set(seen)) != len(seen) or not all(0 <= c < len(data.classes) for c in seen):
         raise VclError(f"class groups {list(groups)} must name each of 0 to {len(data.classes) - 1} at most once.")
 
-    def part(x: Tensor, y: Tensor, group: Sequence[int], task: str, most: int | None) -> Data:
-        chosen = torch.isin(y, torch.tensor(list(group), device=y.device)).nonzero()[:most, 0]
-        labels = y[chosen]
+    def part(kind: str, x: Tensor, y: Tensor, group: Sequence[int], task: str, most: int | None) -> Data:
+        mine = torch.isin(y, torch.tensor(list(group), device=y.device)).nonzero()[:, 0]
+        inputs, labels = _of_classes(x[mine], y[mine], group, f"task {task!r}", kind, most)
         if not single_head:
             place = torch.zeros(len(data.classes), dtype=torch.int64, device=y.device)
             place[torch.tensor(list(group), device=y.device)] = torch.arange(len(group), device=y.device)
             labels = place[labels]
-        return dataset(x[chosen], labels, task, SHARED if single_head else task, runs)
+        return dataset(inputs, labels, task, SHARED if single_head else task, runs)
 
     def make(number: int) -> Task:
         group = groups[number]
         name = "/".join(data.classes[c] for c in group)
         heads = {SHARED: len(data.classes)} if single_head else {name: len(group)}
-        train = part(data.train_x, data.train_y, group, name, limit)
-        return Task(name, train, part(data.test_x, data.test_y, group, name, test_limit), heads)
+        train = part("training", data.train_x, data.train_y, group, name, limit)
+        return Task(name, train, part("test", data.test_x, data.test_y, group, name, test_limit), heads)
 
     return Stream(len(groups), tuple(data.train_x.shape[1:]), make)
+
+
+def _of_classes(
+    x: Tensor, y: Tensor, classes: Sequence[object], task: str, kind: str, limit: int | None
+) -> tuple[Tensor, Tensor]:
+    """:func:`limited` examples, refused where several classes are to be told apart and one alone is left."""
+    x, y = limited(x, y, limit)
+    if len(classes) > 1 and torch.unique(y).numel() == 1:
+        under = "" if limit is None else f" under a limit of {limit}"
+        raise VclError(
+            f"{task} has {len(classes)} classes to tell apart, but its {kind} examples{under} are all of one; "
+            "give a limit of at least 2, or none, and data of more than one class."
+        )
+    return x, y
 
 
 def reordered(stream: Stream, order: Sequence[int]) -> Stream:

@@ -11,7 +11,7 @@ from vcl.data import Data, unlabelled
 from vcl.errors import VclError
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.generative import GENERATIVE, GenerativeSettings
-from vcl.lab.streams import Arrays, Stream, reordered
+from vcl.lab.streams import Arrays, Stream, limited, reordered
 from vcl.recursion import Task
 from vcl.rng import Rng
 
@@ -34,18 +34,19 @@ VALIDATION = 0.1
 
 
 def stream(data: Arrays, s: GenerativeSettings, rng: Rng) -> Stream:
-    """Each class is a task with a generator of its own."""
+    """Each class is a task with a generator of its own; limits keep a random sample of its images."""
     if s.tasks > len(data.classes):
         raise VclError(f"tasks is {s.tasks}; there are {len(data.classes)} classes, each of which makes one task.")
     runs, pixels = len(rng.seeds), data.train_x[0].numel()
 
     def part(x: Tensor, y: Tensor, number: int, most: int | None, share: float) -> Data:
-        mine = x[y == number]
-        mine = mine[: round(share * len(mine))][:most]
+        mine = (y == number).nonzero()[:, 0]
+        mine = mine[: round(share * len(mine))]
+        images, _ = limited(x[mine], y[mine], most)
         if s.binarised == "yes":
-            mine = torch.where(mine > 127, 255, 0).to(torch.uint8)
+            images = torch.where(images > 127, 255, 0).to(torch.uint8)
         name = data.classes[number]
-        return unlabelled(mine, name, name, runs)
+        return unlabelled(images, name, name, runs)
 
     def make(number: int) -> Task:
         name = data.classes[number]
