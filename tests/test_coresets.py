@@ -1,11 +1,15 @@
 import pytest
 import torch
 
-from made import blobs
+from made import blobs, shapes, small_vae
 from oracles import greedy_k_center
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK, k_center
 from vcl.data import Source, dataset
 from vcl.errors import VclError
+from vcl.generative import GenerativeLearner
+from vcl.optimise import Ascent
+from vcl.projections import VariationalKL
+from vcl.recursion import Method
 from vcl.rng import Rng
 
 RNG = Rng((0, 1))
@@ -79,6 +83,43 @@ def test_with_a_fixed_budget_old_points_really_leave_and_go_to_the_posterior() -
     third = blobs(50, 2, "t2", "h", runs=2)
     coreset, rest = rule(coreset, third, RNG.at(3))
     assert [coreset.where([Source(f"t{t}", "h")]).size for t in range(3)] == [4, 4, 4]
+
+
+def test_a_task_that_returns_has_one_share_of_the_budget_drawn_from_old_and_new_points_alike() -> None:
+    first, second = blobs(10, 0, "t0", "h", runs=2), blobs(30, 1, "t1", "h", runs=2)
+    coreset, _ = Budget(20)(first, second, RNG.at(1))
+    again = blobs(40, 2, "t0", "h", runs=2)
+    after, rest = Budget(20)(coreset, again, RNG.at(2))
+    t0, t1 = Source("t0", "h"), Source("t1", "h")
+    assert [coreset.where([source]).size for source in (t0, t1)] == [10, 10]
+    assert [after.where([source]).size for source in (t0, t1)] == [10, 10]
+    assert [rest.where([source]).size for source in (t0, t1)] == [40, 0]
+    new = set(map(tuple, again.x[0].tolist()))
+    kept = [tuple(point) in new for point in after.where([t0]).x[0].tolist()]
+    assert 4 < sum(kept) < 10, "of 10 old and 40 new points about 8 of 10 are new"
+
+
+def test_a_returning_task_needs_no_more_of_a_budget() -> None:
+    coreset, rest = Budget(1)(blobs(4, 0, "t0", "h"), blobs(4, 1, "t0", "h"), Rng((0,)))
+    assert (coreset.size, rest.size) == (1, 7)
+
+
+def test_a_generator_whose_task_returns_keeps_its_budget_in_equal_shares() -> None:
+    fit = VariationalKL(Ascent(epochs=1, batch=10, lr=1e-3), 1)
+    learner = GenerativeLearner(small_vae(), Method(fit, Budget(6), fit))
+    for seed, task in ((0, "a"), (1, "b"), (2, "a")):
+        learner.update(shapes(10, seed, task).x[0], task)
+        assert learner.state.coreset is not None
+        assert learner.state.coreset.size == 6
+    assert {source.task: learner.state.coreset.where([source]).size for source in learner.state.coreset.sources} == {
+        "a": 3,
+        "b": 3,
+    }
+
+
+def test_a_budget_of_no_points_at_all_is_no_coreset() -> None:
+    none = blobs(0, 0, "t0", "h").empty()
+    assert [part.size for part in Budget(3)(none, none, Rng((0,)))] == [0, 0]
 
 
 def test_a_budget_that_does_not_divide_gives_the_extra_points_to_the_earliest_tasks() -> None:

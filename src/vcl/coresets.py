@@ -75,23 +75,24 @@ class KCenter:
 class Budget:
     """At most ``total`` points over all tasks, in equal shares: as tasks come, old points leave at random.
 
-    What leaves goes to the propagated posterior, as Algorithm 1 says, so nothing is lost.
+    What leaves goes to the propagated posterior, as Algorithm 1 says, so nothing is lost. A task that returns has one
+    share: its new points and those of it in C_{t-1} are drawn from alike.
     """
 
     total: int
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """(every task's share, what left C_{t-1} u the others of D_t)."""
-        sources = (*coreset.sources, *new.sources)
+        sources = tuple(dict.fromkeys((*coreset.sources, *new.sources)))
         if self.total < len(sources):
             raise VclError(
                 f"a coreset budget of {self.total} points cannot hold one of each of {len(sources)} tasks; give a "
                 f"budget of at least {len(sources)}."
             )
-        share, extra = divmod(self.total, len(sources))
+        share, extra = divmod(self.total, max(len(sources), 1))
         kept, left = new.empty(), new.empty()
         for number, source in enumerate(sources):
-            points = (coreset if source in coreset.sources else new).where([source])
+            points = concat(coreset.where([source]), new.where([source]))
             size = min(share + (number < extra), points.size)
             stay, leave = points.divide(random_subset(points.size, size, rng.at(source.task, source.head)))
             kept, left = concat(kept, stay), concat(left, leave)

@@ -9,7 +9,7 @@ from vcl.data import Data, concat
 from vcl.rng import Rng
 
 KEEPING: list[CoresetRule] = [Nothing(), Everything(), RandomK(4), KCenter(4), Budget(7)]
-DROPPING: list[CoresetRule] = [Only(RandomK(4)), Only(KCenter(4))]
+DROPPING: list[CoresetRule] = [Only(rule) for rule in KEEPING]
 SEEDS = (0, 1, 2)
 
 
@@ -22,11 +22,17 @@ def rows(data: Data, run: int) -> list[tuple[object, ...]]:
 
 
 def history(rule: CoresetRule, seeds: tuple[int, ...] = SEEDS) -> list[tuple[Data, Data, Data, Data]]:
-    """(C_{t-1}, D_t, C_t, rest) for four tasks, two of which share a head."""
+    """(C_{t-1}, D_t, C_t, rest): five tasks, of which some share a head and some return, once together with another."""
     made = []
     coreset = blobs(0, 0, "none", "h0", runs=len(seeds)).empty()
-    for t, head in enumerate(("h0", "h1", "h0", "h2")):
-        new = blobs(15, t, f"t{t}", head, runs=len(seeds))
+    steps = ["t0/h0", "t1/h1", "t2/h0", "t3/h2", "t1/h1", "t0/h0", "t0/h0 t4/h2", "t4/h2"]
+    for t, step in enumerate(steps):
+        new = coreset.empty()
+        for number, source in enumerate(step.split()):
+            new = concat(new, blobs(15, 10 * t + number, *source.split("/"), runs=len(seeds)))
+        # Every run has points of its own, by its seed.
+        shift = torch.tensor(seeds, dtype=new.x.dtype).view(-1, 1, 1)
+        new = new._replace(x=new.x + 100 * shift)
         after, rest = rule(coreset, new, Rng(seeds).at("task", t))
         made.append((coreset, new, after, rest))
         coreset = after
@@ -69,7 +75,14 @@ def test_coreset_and_rest_are_together_exactly_the_old_coreset_and_the_new_data(
             assert rows(concat(coreset, rest), run) == rows(concat(old, new), run)
 
 
-@pytest.mark.parametrize("rule", DROPPING, ids=str)
-def test_a_coreset_alone_drops_the_rest(rule: CoresetRule) -> None:
-    assert [rest.size for *_, rest in history(rule)] == [0, 0, 0, 0]
-    assert [coreset.size for _, _, coreset, _ in history(rule)] == [4, 8, 12, 16]
+@pytest.mark.parametrize("rule", KEEPING, ids=str)
+def test_a_coreset_alone_is_that_of_the_rule_without_the_rest(rule: CoresetRule) -> None:
+    for (*_, whole, _), (*_, coreset, rest) in zip(history(rule), history(Only(rule)), strict=True):
+        assert rest.size == 0
+        assert torch.equal(coreset.x, whole.x)
+        assert torch.equal(coreset.y, whole.y)
+
+
+@pytest.mark.parametrize("rule", [RandomK(4), KCenter(4)], ids=str)
+def test_rules_of_k_points_keep_k_of_every_task_that_comes(rule: CoresetRule) -> None:
+    assert [coreset.size for _, _, coreset, _ in history(rule)] == [4, 8, 12, 16, 20, 24, 28, 32]
