@@ -39,7 +39,8 @@ def greedy_k_center(points: Tensor, k: int) -> list[int]:
     chosen = [0]
     while len(chosen) < k:
         gaps = [min(distance(row, rows[center]) for center in chosen) for row in rows]
-        chosen.append(max(range(len(rows)), key=lambda index: (gaps[index], -index)))
+        others = [index for index in range(len(rows)) if index not in chosen]
+        chosen.append(max(others, key=lambda index: (gaps[index], -index)))
     return chosen
 
 

@@ -21,10 +21,31 @@ def test_k_center_on_pixels_is_exactly_the_plain_greedy_rule() -> None:
     assert k_center(x[None], 25)[0].tolist() == greedy_k_center(x, 25)
 
 
-def test_k_center_breaks_ties_by_the_first_point_and_survives_duplicates() -> None:
-    x = torch.tensor([[0], [10], [10], [5], [0]], dtype=torch.uint8)
-    assert k_center(x[None], 5)[0].tolist() == greedy_k_center(x, 5)[:3] + k_center(x[None], 5)[0].tolist()[3:]
-    assert k_center(x[None], 3)[0].tolist() == [0, 1, 3]
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+def test_k_center_breaks_ties_by_the_first_point_and_takes_copies_last_in_their_order(dtype: torch.dtype) -> None:
+    x = torch.tensor([[0], [10], [10], [5], [0]], dtype=dtype)
+    assert k_center(x[None], 3)[0].tolist() == [0, 1, 3] == greedy_k_center(x, 3)
+    assert k_center(x[None], 4)[0].tolist() == [0, 1, 3, 2]
+    assert k_center(x[None], 5)[0].tolist() == [0, 1, 3, 2, 4] == greedy_k_center(x, 5)
+    assert k_center(torch.zeros(2, 6, 3, dtype=dtype), 6).tolist() == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+def test_k_center_of_runs_with_few_distinct_points_mixes_no_rows_between_runs() -> None:
+    x = torch.stack([torch.arange(8.0).remainder(2), 10 + torch.arange(8.0).remainder(8)]).unsqueeze(-1)
+    new = blobs(8, 0, "t", "h", runs=2)._replace(x=x)
+    coreset, rest = KCenter(5)(new.empty(), new, RNG)
+    for run in range(2):
+        both = torch.cat([coreset.x[run], rest.x[run]]).flatten()
+        assert both.sort().values.tolist() == x[run].flatten().sort().values.tolist()
+
+
+@pytest.mark.parametrize("rule", [RandomK(4), KCenter(4)])
+def test_a_task_without_examples_is_refused(rule: RandomK | KCenter) -> None:
+    none = blobs(0, 0, "t", "h")
+    with pytest.raises(
+        VclError, match=r"of 4 points cannot be taken from a task without examples; give it at least 4\."
+    ):
+        rule(none.empty(), none, Rng((0,)))
 
 
 def test_k_center_is_exact_where_float32_products_are_not() -> None:

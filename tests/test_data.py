@@ -22,6 +22,25 @@ def test_dividing_gives_the_chosen_and_the_others_in_order() -> None:
     assert torch.equal(others.x[1], x[1:5])
 
 
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ([[0, 0], [1, 2]], "2 of 6 examples are chosen, some of them twice in one run; give different positions."),
+        ([[0, 1, 2, 3, 4, 4], [0, 1, 2, 3, 4, 5]], "some of them twice in one run"),
+        ([[0], [6]], "examples are chosen at 0 to 6, but there are 6, counted from 0; choose among these."),
+        ([[-1], [1]], "examples are chosen at -1 to 1, but there are 6"),
+        ([[0, 1]], r"an index of shape \(1, 2\) and dtype torch.int64; give one row of positions .* each of 2 runs"),
+        ([0, 1], r"an index of shape \(2,\)"),
+        ([[0.0], [1.0]], "dtype torch.float32"),
+        ([[True], [False]], "dtype torch.bool"),
+    ],
+)
+def test_what_does_not_choose_different_examples_of_every_run_is_refused(index: list[object], words: str) -> None:
+    data = dataset(torch.zeros(6, 2), torch.arange(6), runs=2)
+    with pytest.raises(VclError, match=words):
+        data.divide(torch.tensor(index))
+
+
 def test_joined_examples_keep_their_sources() -> None:
     both = concat(blobs(4, 0, "t0", "h0", runs=2), blobs(3, 1, "t1", "h1", runs=2))
     assert both.sources == (Source("t0", "h0"), Source("t1", "h1"))

@@ -119,7 +119,8 @@ def random_subset(size: int, k: int, rng: Rng) -> Tensor:
 def k_center(x: Tensor, k: int) -> Tensor:
     """Greedy K-center: start at point 0, then always the point farthest from those chosen. x [R, N, ...] -> [R, k].
 
-    Of points equally far the first is taken. Runs that share their data are solved once.
+    Of points equally far the first is taken. Where all others are copies of chosen points, these follow in their order,
+    so no point is taken twice. Runs that share their data are solved once.
     """
     flat = x.flatten(2)
     if x.stride(0) == 0 or x.shape[0] == 1:
@@ -132,6 +133,7 @@ def _k_center(x: Tensor, k: int) -> Tensor:
     chosen = torch.zeros(k, dtype=torch.int64, device=x.device)
     nearest = distance(chosen[0])
     for number in range(1, k):
+        nearest.index_fill_(0, chosen[number - 1 : number], -1)  # below the distance 0 of a copy
         chosen[number] = nearest.argmax()
         nearest = torch.minimum(nearest, distance(chosen[number]))
     return chosen
@@ -165,6 +167,10 @@ class _Distance(Protocol):
 
 
 def _check_size(k: int, new: Data) -> None:
+    if new.size == 0:
+        raise VclError(
+            f"a coreset of {k} points cannot be taken from a task without examples; give it at least {max(k, 1)}."
+        )
     if not 0 < k <= new.size:
         raise VclError(
             f"a coreset of {k} points cannot be taken from a task of {new.size} examples; "

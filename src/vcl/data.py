@@ -53,13 +53,33 @@ class Data(NamedTuple):
         return _tidy(Data(self.x[runs, index], self.y[runs, index], self.source[runs, index], self.sources))
 
     def divide(self, index: Tensor) -> tuple[Data, Data]:
-        """(the examples at ``index`` [R, n], all the others in their order)."""
-        others = torch.ones(self.runs, self.size, dtype=torch.bool).scatter_(1, index.cpu(), False)
+        """(the examples at ``index`` [R, n], different ones in each run; all the others in their order)."""
+        others = self._others(index.cpu())
         if index.shape[1] == 0:
             return self.empty(), self
         if index.shape[1] == self.size:
             return self.take(index), self.empty()
         return self.take(index), self.take(others.nonzero()[:, 1].view(self.runs, -1))
+
+    def _others(self, index: Tensor) -> Tensor:
+        """Which examples [R, N] are not at ``index``; one clear sentence unless it names each at most once."""
+        if index.dim() != 2 or index.shape[0] != self.runs or index.dtype != torch.int64:
+            raise VclError(
+                f"examples are chosen by an index of shape {tuple(index.shape)} and dtype {index.dtype}; give one row "
+                f"of positions (int64) for each of {self.runs} runs."
+            )
+        if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < self.size):
+            raise VclError(
+                f"examples are chosen at {int(index.min())} to {int(index.max())}, but there are {self.size}, counted "
+                "from 0; choose among these."
+            )
+        others = torch.ones(self.runs, self.size, dtype=torch.bool).scatter_(1, index, False)
+        if int(others.sum()) != self.runs * (self.size - index.shape[1]):
+            raise VclError(
+                f"{index.shape[1]} of {self.size} examples are chosen, some of them twice in one run; give different "
+                "positions."
+            )
+        return others
 
     def empty(self) -> Data:
         """No examples, of the same kind."""
