@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from made import blobs
-from vcl.data import Source, as_input, concat, dataset, unlabelled
+from vcl.data import WHOLE, Data, Source, as_input, as_labels, concat, dataset, labelled, ready, unlabelled
 from vcl.errors import VclError
 
 
@@ -94,3 +94,67 @@ def test_examples_without_labels() -> None:
     assert not data.y.any()
     with pytest.raises(VclError, match="give examples as rows"):
         unlabelled(torch.rand(5))
+
+
+@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+@pytest.mark.parametrize("shape", [(4,), (4, 1)], ids=str)
+def test_labels_of_every_integer_dtype_become_int64_one_an_example(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    y = torch.tensor([0, 1, 1, 0]).view(shape).to(dtype)
+    data = dataset(torch.rand(4, 2), y, runs=3)
+    assert data.y.dtype == torch.int64
+    assert data.y.tolist() == [[0, 1, 1, 0]] * 3
+    assert data.y.stride(0) == 0
+    by_hand = labelled(Data(data.x, y.expand(3, *shape), data.source, data.sources))
+    assert by_hand.y.dtype == torch.int64
+    assert by_hand.y.tolist() == data.y.tolist()
+    assert by_hand.y.stride(0) == 0, "runs go on sharing their labels"
+    apart = labelled(Data(data.x, torch.stack([y, y, y]), data.source, data.sources))
+    assert torch.equal(apart.y, data.y)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_targets_of_a_regression_stay_as_they_are(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    y = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    data = dataset(torch.rand(4, 2), y, runs=2)
+    assert data.y.dtype == dtype
+    assert torch.equal(data.y, y.expand(2, *shape))
+    assert torch.equal(labelled(data).y, data.y)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (
+            torch.tensor([0.0, 1.0]),
+            "have dtype torch.float32; give whole numbers of an integer dtype, such as y.long()",
+        ),
+        (torch.tensor([False, True]), "have dtype torch.bool"),
+        (torch.tensor([[0, 1], [1, 0]]), r"have shape \(2, 2\); give one whole number an example"),
+        (torch.tensor([[[0]], [[1]]]), r"have shape \(2, 1, 1\)"),
+    ],
+)
+def test_what_is_no_label_is_refused(y: torch.Tensor, words: str) -> None:
+    with pytest.raises(VclError, match=f"^the labels {words}"):
+        as_labels(y, 1)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (torch.tensor([False, True]), "y has dtype torch.bool; give integers or floating-point numbers"),
+        (torch.tensor([0, 2**64 - 1], dtype=torch.uint64), r"y holds whole numbers from 2\^63 on; relabel"),
+    ],
+)
+def test_labels_that_mean_no_class_are_refused(y: torch.Tensor, words: str) -> None:
+    with pytest.raises(VclError, match=f"task 'mine': {words}"):
+        dataset(torch.zeros(2, 3), y, "mine")
+
+
+def test_inputs_are_made_ready_once_for_runs_that_share_them() -> None:
+    x = torch.randint(0, 256, (5, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    shared = dataset(x, torch.zeros(5, dtype=torch.int64), runs=4)
+    apart = shared._replace(x=shared.x.contiguous())
+    for data in (shared, apart, dataset(x, torch.zeros(5, dtype=torch.int64)), shared.empty()):
+        assert torch.equal(ready(data).x, data.x.float() / 255)
+    assert ready(shared).x.stride(0) == shared.to("cpu").x.stride(0) == 0

@@ -5,6 +5,7 @@ import torch
 from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Normal as TorchNormal
 
+from vcl.data import WHOLE
 from vcl.errors import VclError
 from vcl.likelihood import Categorical, Likelihood, Normal, Probit, log_ndtr
 
@@ -41,6 +42,51 @@ def test_labels_outside_the_head_are_refused() -> None:
         Normal().check(torch.tensor([[1]]), 1, "task 'x'")
     with pytest.raises(VclError, match="2 values an example but the head has 3"):
         Normal().check(torch.zeros(1, 4, 2), 3, "task 'x'")
+
+
+@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+def test_labels_of_every_integer_dtype_give_the_same_numbers(dtype: torch.dtype) -> None:
+    g, y = torch.Generator().manual_seed(0), torch.tensor([0, 1, 0, 1, 1])
+    for likelihood, outputs in ((Categorical(), 2), (Categorical(), 3), (Probit(), 1)):
+        mean, var = torch.randn(5, outputs, generator=g), torch.rand(5, outputs, generator=g)
+        for given in (y.to(dtype), y.to(dtype)[:, None]):
+            assert torch.equal(likelihood.log_prob(mean, given), likelihood.log_prob(mean, y))
+            assert torch.equal(likelihood.log_evidence(mean, var, given), likelihood.log_evidence(mean, var, y))
+        likelihood.check(y.to(dtype)[None], outputs, "task 'x'")
+        likelihood.check(y.to(dtype)[None, :, None], outputs, "task 'x'")
+
+
+@pytest.mark.parametrize("likelihood", [Categorical(), Probit()], ids=str)
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (torch.tensor([0.0, 1.0]), "dtype torch.float32"),
+        (torch.tensor([True, False]), "dtype torch.bool"),
+        (torch.tensor([[0, 1], [1, 0]]), "shape .*2, 2"),
+    ],
+)
+def test_what_is_no_label_is_refused_also_by_the_density(likelihood: Likelihood, y: torch.Tensor, words: str) -> None:
+    output = torch.zeros(2, 1 if isinstance(likelihood, Probit) else 2)
+    calls = (
+        lambda: likelihood.log_prob(output, y),
+        lambda: likelihood.log_evidence(output, output + 1, y),
+        lambda: likelihood.check(y[None], output.shape[-1], "task 'x'"),
+    )
+    for call in calls:
+        with pytest.raises(VclError, match=words):
+            call()
+
+
+@pytest.mark.parametrize("noise", [0, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_deviation_that_is_none_is_refused_when_the_likelihood_is_built(noise: float) -> None:
+    with pytest.raises(VclError, match=f"noise is {noise}; a deviation must be a finite number above 0"):
+        Normal(noise)
+
+
+def test_targets_of_several_axes_count_all_their_values() -> None:
+    Normal().check(torch.zeros(1, 4, 2, 3), 6, "task 'x'")
+    with pytest.raises(VclError, match="targets have 6 values an example but the head has 3"):
+        Normal().check(torch.zeros(1, 4, 2, 3), 3, "task 'x'")
 
 
 def test_probit_is_the_normal_distribution_function_of_the_output() -> None:

@@ -1,6 +1,10 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 
+from vcl.data import WHOLE
+from vcl.errors import VclError
 from vcl.metrics import (
     accuracy,
     average_accuracy,
@@ -10,6 +14,8 @@ from vcl.metrics import (
     forgetting,
     log_predictive,
 )
+
+Measure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 NAN = float("nan")
 # After task 1: 0.9. After task 2: 0.7 on the first, 0.8 on the second. After task 3: 0.75, 0.6, 1.0.
@@ -58,3 +64,38 @@ def test_a_calibrated_coin_has_no_calibration_error_and_an_impossible_label_a_fi
     p = torch.tensor([[0.5, 0.5]] * 4)
     assert calibration_error(p, torch.tensor([0, 1, 0, 1])).item() == pytest.approx(0)
     assert log_predictive(torch.tensor([[1.0, 0.0]]), torch.tensor([1])).item() == pytest.approx(-69.08, abs=0.01)
+
+
+MEASURES = (accuracy, log_predictive, brier, calibration_error)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_labels_of_every_integer_dtype_and_of_shared_runs_give_the_same_numbers(measure: Measure) -> None:
+    g = torch.Generator().manual_seed(0)
+    p, y = torch.rand(3, 8, 4, generator=g).softmax(-1), torch.randint(0, 4, (3, 8), generator=g)
+    expected = measure(p, y)
+    assert expected.shape == (3,)
+    for dtype in WHOLE:
+        assert torch.equal(measure(p, y.to(dtype)), expected)
+        assert torch.equal(measure(p, y.to(dtype)[..., None]), expected)
+    assert torch.equal(measure(p, y[0]), measure(p, y[0].expand(3, 8)))
+    assert measure(p[0], y[0, :, None]).item() == pytest.approx(expected[0].item())
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (torch.zeros(3, 8), "have dtype torch.float32"),
+        (torch.zeros(3, 8, dtype=torch.bool), "have dtype torch.bool"),
+        (torch.zeros(3, 7, dtype=torch.int64), r"of shape \(3, 7\) do not go with probabilities of shape \(3, 8, 4\)"),
+        (torch.zeros(8, 1, dtype=torch.int64), r"of shape \(8, 1\) do not go with"),
+        (torch.zeros(3, 8, 2, dtype=torch.int64), r"have shape \(3, 8, 2\)"),
+        (torch.zeros((), dtype=torch.int64), r"of shape \(\) do not go with"),
+    ],
+)
+def test_labels_that_do_not_go_with_the_probabilities_are_refused(
+    measure: Measure, y: torch.Tensor, words: str
+) -> None:
+    with pytest.raises(VclError, match=words):
+        measure(torch.full((3, 8, 4), 0.25), y)

@@ -5,16 +5,19 @@ from itertools import pairwise
 import pytest
 import torch
 
-from made import blob_tasks, linear_data, linear_tasks, small_network
+from made import blob_tasks, blobs, linear_data, linear_tasks, small_network
 from oracles import linear_posterior
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
-from vcl.data import concat, dataset
+from vcl.data import WHOLE, concat, dataset
 from vcl.errors import NonFiniteError, VclError
 from vcl.gaussian import Gaussian
-from vcl.models import LinearGaussian
+from vcl.likelihood import Categorical, Likelihood, Probit
+from vcl.metrics import accuracy
+from vcl.models import LinearGaussian, Network
 from vcl.optimise import Ascent
-from vcl.projections import Exact, VariationalKL
-from vcl.projections.base import Target
+from vcl.prediction import predict
+from vcl.projections import Exact, MomentMatching, VariationalKL
+from vcl.projections.base import Projection, Target
 from vcl.projections.exact import FullGaussian
 from vcl.recursion import Method, State, Task, initial, learn
 from vcl.rng import Rng
@@ -22,6 +25,7 @@ from vcl.rng import Rng
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 LOSSLESS = [Nothing(), Everything(), RandomK(3), KCenter(3), Budget(7)]
 QUICK = VariationalKL(Ascent(5, None, 0.01), draws=2, estimator="local")
+LONGER = VariationalKL(Ascent(30, None, 0.1), draws=2, estimator="local")
 
 
 def exact(rule: CoresetRule) -> Method[FullGaussian]:
@@ -209,3 +213,39 @@ def test_numbers_of_runs_that_differ_and_unknown_predictives_are_refused() -> No
     odd = Method(QUICK, Nothing(), QUICK, "per head")  # type: ignore[arg-type]
     with pytest.raises(VclError, match="did you mean 'per-head'"):
         last(learn(initial(model, odd, 2), [task], model, odd, Rng((0, 1))))
+
+
+@pytest.mark.parametrize("shape", [(2, 60), (2, 60, 1)], ids=str)
+@pytest.mark.parametrize(("likelihood", "outputs"), [(Categorical(), 2), (Probit(), 1)], ids=str)
+@pytest.mark.parametrize("project", [LONGER, MomentMatching()], ids=lambda project: type(project).__name__)
+def test_examples_made_by_hand_may_have_labels_of_any_integer_dtype(
+    project: Projection[Gaussian], likelihood: Likelihood, outputs: int, shape: tuple[int, ...]
+) -> None:
+    """uint8 labels would wrap in 2 y - 1, and [N, 1] would be broadcast against [N]."""
+    model, data = Network(torch.nn.Flatten(), 6, likelihood), blobs(60, 0, "t", "h", runs=2)
+    method = Method(project, RandomK(5), project)
+    plain, *others = (
+        last(
+            learn(
+                initial(model, method, 2),
+                [Task("t", data._replace(y=y), data.empty(), {"h": outputs})],
+                model,
+                method,
+                Rng((0, 1)),
+            )
+        )
+        for y in (data.y, *(data.y.to(dtype).reshape(shape) for dtype in WHOLE))
+    )
+    for other in others:
+        assert torch.equal(other.propagated.mean, plain.propagated.mean)
+        assert torch.equal(other.coreset.y, plain.coreset.y)
+    probabilities = predict(plain.predictive["h"], model, data.x, "h", Rng((0, 1)), 20)
+    assert accuracy(probabilities, data.y).min() > 0.8
+
+
+def test_targets_of_one_column_are_the_targets() -> None:
+    """[N, 1] would be broadcast against [N]."""
+    (task,) = linear_tasks([20])
+    column = task._replace(train=task.train._replace(y=task.train.y.unsqueeze(-1)))
+    states = [last(learn(start(Nothing()), [one], MODEL, exact(Nothing()), Rng((0,)))) for one in (task, column)]
+    assert torch.equal(states[0].propagated.mean, states[1].propagated.mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -22,8 +22,9 @@ class Data(NamedTuple):
     """Examples of R runs, all of the same number N: x [R, N, ...], y [R, N, ...], source [R, N].
 
     Runs that share their examples share the memory: a view with stride 0 along the first axis. Images stay
-    uint8 until a batch is taken. ``source`` holds positions in ``sources``, so that points of several tasks
-    can stand in one coreset.
+    uint8 until a batch is taken. Labels are int64 [R, N], which :func:`dataset` and :func:`vcl.learn` see to
+    (:func:`as_targets`); targets of a regression are floating-point, [R, N] or [R, N, C]. ``source`` holds positions
+    in ``sources``, so that points of several tasks can stand in one coreset.
     """
 
     x: Tensor
@@ -97,13 +98,17 @@ class Data(NamedTuple):
 
     def to(self, device: torch.device | str) -> Data:
         """On another device; examples that runs share stay shared."""
-        x, y, source = (_move(part, device) for part in (self.x, self.y, self.source))
+        x, y, source = (_once(part, lambda part: part.to(device)) for part in (self.x, self.y, self.source))
         return Data(x, y, source, self.sources)
 
 
 def dataset(x: Tensor, y: Tensor, task: str = "task", head: str = "all", runs: int = 1) -> Data:
-    """The same examples x [N, ...], y [N, ...] for every run, checked: finite, and as many labels as inputs."""
+    """The same examples x [N, ...], y [N, ...] for every run, checked: finite, and as many labels as inputs.
+
+    Labels may be whole numbers of any dtype, [N] or [N, 1]; they become int64 [N].
+    """
     check_arrays(x, y, f"task {task!r}")
+    y = as_targets(y, 1)
     source = torch.zeros((), dtype=torch.int64, device=x.device).expand(runs, x.shape[0])
     return Data(x.expand(runs, *x.shape), y.expand(runs, *y.shape), source, (Source(task, head),))
 
@@ -125,6 +130,41 @@ def check_arrays(x: Tensor, y: Tensor, what: str) -> None:
         if values.is_floating_point() and not bool(values.isfinite().all()):
             bad = int((~values.isfinite()).sum())
             raise VclError(f"{what}: {name} holds {bad} NaN or infinite values; clean or drop those examples first.")
+    if y.dtype == torch.uint64 and bool((y.long() < 0).any()):
+        raise VclError(f"{what}: y holds whole numbers from 2^63 on; relabel the classes from 0.")
+
+
+def as_targets(y: Tensor, lead: int) -> Tensor:
+    """Whole numbers of any dtype as int64, and [..., N, 1] as [..., N]: ``lead`` counts the axes up to N.
+
+    This is the one place where labels are converted, because arithmetic in a small or unsigned dtype wraps without a
+    word. Floating-point numbers are targets of a regression and stay as they are. So do booleans, which could mean
+    classes or a mask: whoever takes labels refuses them (:func:`as_labels`).
+    """
+    if y.dtype not in WHOLE:
+        return y
+    return (y.squeeze(-1) if y.dim() == lead + 1 and y.shape[-1] == 1 else y).long()
+
+
+def as_labels(y: Tensor, lead: int, what: str = "the labels") -> Tensor:
+    """:func:`as_targets` where nothing but labels will do: int64 with at most ``lead`` axes, or one clear sentence."""
+    y = as_targets(y, lead)
+    if y.dtype != torch.int64:
+        raise VclError(f"{what} have dtype {y.dtype}; give whole numbers of an integer dtype, such as y.long().")
+    if y.dim() > lead:
+        raise VclError(f"{what} have shape {tuple(y.shape)}; give one whole number an example.")
+    return y
+
+
+def labelled(data: Data) -> Data:
+    """With its labels as int64 [R, N]; labels that runs share stay shared."""
+    return data._replace(y=_once(data.y, lambda y: as_targets(y, 2)))
+
+
+WHOLE = (
+    torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64
+)  # fmt: skip
+"""The dtypes of whole numbers."""
 
 
 def concat(a: Data, b: Data) -> Data:
@@ -161,8 +201,7 @@ def input_into(x: Tensor, out: Tensor) -> Tensor:
 
 def ready(data: Data) -> Data:
     """With the inputs as the network sees them; examples that runs share stay shared."""
-    x = data.x
-    return data._replace(x=as_input(x[0]).expand(x.shape) if x.stride(0) == 0 and x.numel() else as_input(x))
+    return data._replace(x=_once(data.x, as_input))
 
 
 def _tidy(data: Data) -> Data:
@@ -175,5 +214,9 @@ def _tidy(data: Data) -> Data:
     return data._replace(source=place[data.source], sources=tuple(data.sources[old] for old in present))
 
 
-def _move(part: Tensor, device: torch.device | str) -> Tensor:
-    return part[0].to(device).expand(part.shape) if part.stride(0) == 0 and part.numel() else part.to(device)
+def _once(part: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """``change`` of values [R, ...]; of those that runs share one copy is changed, and shared again."""
+    if part.stride(0) != 0 or not part.numel():
+        return change(part)
+    one = change(part[:1])
+    return one.expand(part.shape[0], *one.shape[1:])

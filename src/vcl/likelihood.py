@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from math import log, pi
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from math import inf, log, pi, prod
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vcl.data import WHOLE, as_labels
 from vcl.errors import VclError
 from vcl.rows import TINY
 
@@ -43,6 +45,7 @@ class Categorical(NamedTuple):
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """log softmax(f)_y."""
+        y = as_labels(y, output.dim() - 1)
         return F.log_softmax(output, dim=-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
     def expectation(self, output: Tensor) -> Tensor:
@@ -57,6 +60,7 @@ class Categorical(NamedTuple):
         Its probabilities sum to 1 within 0.005; with four classes they are off by up to 0.03 at variances about 1 and
         0.07 about 10, with ten classes by twice that.
         """
+        y = as_labels(y, mean.dim() - 1)
         if mean.shape[-1] == 2:
             ahead = (mean[..., 1] - mean[..., 0]) * (2 * y - 1)
             return log_logistic_normal(ahead, var.sum(-1))
@@ -71,9 +75,12 @@ class Categorical(NamedTuple):
         return drawn
 
     def check(self, y: Tensor, units: int, what: str) -> None:
-        """Labels are whole numbers from 0 to classes - 1."""
-        if y.is_floating_point():
-            raise VclError(f"{what}: labels have dtype {y.dtype}; a classifier takes integers 0 to {units - 1}.")
+        """Labels are whole numbers from 0 to classes - 1, one an example."""
+        if y.dtype not in WHOLE:
+            raise VclError(
+                f"{what}: labels have dtype {y.dtype}; a classifier takes integers 0 to {units - 1}, such as y.long()."
+            )
+        y = as_labels(y, 2, f"{what}: the labels of all runs")
         if y.numel() and not (int(y.min()) >= 0 and int(y.max()) < units):
             found = f"{int(y.min())} to {int(y.max())}"
             raise VclError(
@@ -82,10 +89,16 @@ class Categorical(NamedTuple):
             )
 
 
-class Normal(NamedTuple):
+@final
+@dataclass(frozen=True)
+class Normal:
     """p(y | theta, x) = N(y; f_theta(x), noise^2 I), with targets y [N] or [N, C] and a fixed noise deviation."""
 
     noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.noise < inf:
+            raise VclError(f"noise is {self.noise}; a deviation must be a finite number above 0.")
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """sum_c -1/2 ((y_c - f_c) / noise)^2 - log noise - 1/2 log 2 pi."""
@@ -109,8 +122,10 @@ class Normal(NamedTuple):
     def check(self, y: Tensor, units: int, what: str) -> None:
         """Targets are floating-point, one value per output."""
         if not y.is_floating_point():
-            raise VclError(f"{what}: targets have dtype {y.dtype}; a regressor takes floating-point targets.")
-        width = 1 if y.dim() == 2 else y.shape[-1]
+            raise VclError(
+                f"{what}: targets have dtype {y.dtype}; a regressor takes floating-point targets, such as y.float()."
+            )
+        width = prod(y.shape[2:])
         if width != units:
             raise VclError(f"{what}: targets have {width} values an example but the head has {units}; make them equal.")
 
@@ -126,6 +141,7 @@ class Probit(NamedTuple):
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """log Phi(+f) for label 1 and log Phi(-f) for label 0."""
+        y = as_labels(y, output.dim() - 1)
         return log_ndtr((2 * y - 1) * output.squeeze(-1))
 
     def expectation(self, output: Tensor) -> Tensor:
@@ -145,8 +161,11 @@ class Probit(NamedTuple):
         """Labels are 0 or 1, and there is one output."""
         if units != 1:
             raise VclError(f"{what}: its head has {units} units; a probit model has one output, so give the head 1.")
-        if y.is_floating_point():
-            raise VclError(f"{what}: labels have dtype {y.dtype}; a probit model takes the integers 0 and 1.")
+        if y.dtype not in WHOLE:
+            raise VclError(
+                f"{what}: labels have dtype {y.dtype}; a probit model takes the integers 0 and 1, such as y.long()."
+            )
+        y = as_labels(y, 2, f"{what}: the labels of all runs")
         if y.numel() and not (int(y.min()) >= 0 and int(y.max()) <= 1):
             found = f"{int(y.min())} to {int(y.max())}"
             raise VclError(f"{what}: labels run from {found}; a probit model has two classes, so relabel them 0 and 1.")

@@ -1,13 +1,16 @@
 """Measures of a continual learner, all from one matrix A[i, j]: accuracy on task j after learning task i.
 
 Rows are *after task i*, columns are *on task j*, both from 0; entries with j > i are not known and are NaN.
-Any leading axes (runs) stand in front: A [..., T, T].
+Any leading axes (runs) stand in front: A [..., T, T]. Labels may be whole numbers of any dtype.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from vcl.data import as_labels
+from vcl.errors import VclError
 
 
 def average_accuracy(A: Tensor) -> Tensor:
@@ -32,27 +35,39 @@ def backward_transfer(A: Tensor) -> Tensor:
 
 def accuracy(probabilities: Tensor, y: Tensor) -> Tensor:
     """Share of examples whose most probable class is right: probabilities [..., N, C], y [..., N] -> [...]."""
-    return (probabilities.argmax(-1) == y).double().mean(-1)
+    return (probabilities.argmax(-1) == _labels(y, probabilities)).double().mean(-1)
 
 
 def log_predictive(probabilities: Tensor, y: Tensor) -> Tensor:
     """mean_n log p(y^(n) | x^(n), D), from averaged probabilities; those below 1e-30 count as 1e-30."""
-    chosen = probabilities.double().gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    chosen = probabilities.double().gather(-1, _labels(y, probabilities).unsqueeze(-1)).squeeze(-1)
     return chosen.clamp_min(1e-30).log().mean(-1)
 
 
 def brier(probabilities: Tensor, y: Tensor) -> Tensor:
     """mean_n sum_c (p_c - [y = c])^2."""
-    truth = torch.nn.functional.one_hot(y, probabilities.shape[-1])
+    truth = torch.nn.functional.one_hot(_labels(y, probabilities), probabilities.shape[-1])
     return (probabilities.double() - truth).square().sum(-1).mean(-1)
 
 
 def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> Tensor:
     """Expected calibration error: sum_b (n_b / N) | accuracy_b - confidence_b | over equal bins of confidence."""
     confidence, guess = probabilities.double().max(-1)
-    right = (guess == y).double()
+    right = (guess == _labels(y, probabilities)).double()
     # Bin b holds confidences in (b / bins, (b + 1) / bins].
     place = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
     gap = torch.zeros(*confidence.shape[:-1], bins, dtype=torch.float64, device=confidence.device)
     gap.scatter_add_(-1, place, right - confidence)
     return gap.abs().sum(-1) / confidence.shape[-1]
+
+
+def _labels(y: Tensor, probabilities: Tensor) -> Tensor:
+    """Labels as int64 [..., N], where runs may share them; one clear sentence unless they go with [..., N, C]."""
+    wanted = probabilities.shape[:-1]
+    y = as_labels(y, len(wanted))
+    if not y.dim() or y.shape != wanted[len(wanted) - y.dim() :]:
+        raise VclError(
+            f"labels of shape {tuple(y.shape)} do not go with probabilities of shape {tuple(probabilities.shape)}; "
+            "give one label an example."
+        )
+    return y.expand(wanted)

@@ -10,7 +10,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 import torch
 
 from vcl.coresets import CoresetRule
-from vcl.data import Data
+from vcl.data import Data, labelled
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.gaussian import Belief
 from vcl.models.base import Heads, Model
@@ -73,7 +73,7 @@ def learn(
 ) -> Iterator[State[Q]]:
     """Algorithm 1: one state per task, each from the one before and the task's own data alone."""
     for task in tasks:
-        t = state.t + 1
+        t, task = state.t + 1, task._replace(train=labelled(task.train))
         _check(state, task, method, rng)
         heads = {**state.heads, **task.heads}
         model.check(task.train, heads)

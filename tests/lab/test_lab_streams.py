@@ -39,6 +39,15 @@ def test_arrays_keeps_a_dataset_as_it_is() -> None:
     assert made.classes == ("a", "b")
 
 
+def test_arrays_takes_labels_of_any_integer_dtype_and_refuses_the_rest() -> None:
+    x, y = np.zeros((2, 2, 2), np.uint8), np.array([0, 1], np.uint8)
+    made = arrays(Dataset("tiny", x, y, x, y[:, None], ("a", "b"), "here"))  # type: ignore[arg-type]
+    assert made.train_y.dtype == made.test_y.dtype == torch.int64
+    assert made.train_y.tolist() == made.test_y.tolist() == [0, 1]
+    with pytest.raises(VclError, match=r"the labels of tiny have dtype torch.float32; give whole numbers"):
+        arrays(Dataset("tiny", x, y.astype(np.float32), x, y, ("a", "b"), "here"))  # type: ignore[arg-type]
+
+
 # Permuted. The first picture of `images` holds 0 to 63 in order, so that its permuted copy reads as the permutation.
 
 
@@ -232,9 +241,10 @@ def test_from_arrays_takes_numpy_and_tensors(kind: Any) -> None:
 
 def test_from_arrays_reads_small_integer_labels_as_whole_numbers() -> None:
     labels = np.array([0, 1, 1, 0, 1, 0], dtype=np.uint8)
-    (task,) = from_arrays([user_task(train_y=labels, test_y=labels[:2])], runs=1)
-    assert task.train.y.dtype == torch.int64
-    assert task.train.y[0].tolist() == [0, 1, 1, 0, 1, 0]
+    for train, test in ((labels, labels[:2]), (labels[:, None], labels[:2]), (labels.astype(np.int16), labels[:2])):
+        (task,) = from_arrays([user_task(train_y=train, test_y=test)], runs=1)
+        assert task.train.y.dtype == task.test.y.dtype == torch.int64
+        assert task.train.y[0].tolist() == [0, 1, 1, 0, 1, 0]
 
 
 def with_one(value: float, shape: tuple[int, ...] = (6, 4)) -> np.ndarray:

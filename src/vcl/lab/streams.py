@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vcl.data import Data, Source, check_arrays, dataset
+from vcl.data import Data, Source, as_labels, check_arrays, dataset
 from vcl.errors import VclError
 from vcl.lab.datasets import Dataset
 from vcl.recursion import Task
@@ -57,10 +57,11 @@ class Stream:
 
 
 def arrays(data: Dataset) -> Arrays:
-    """A dataset as tensors."""
+    """A dataset as tensors, its labels as int64 [N]."""
     train_x, train_y, test_x, test_y = (
         torch.from_numpy(part) for part in (data.train_x, data.train_y, data.test_x, data.test_y)
     )
+    train_y, test_y = (as_labels(y, 1, f"the labels of {data.name}") for y in (train_y, test_y))
     return Arrays(train_x, train_y, test_x, test_y, data.classes)
 
 
@@ -213,7 +214,6 @@ def _user_task(task: UserTask, runs: int) -> Task:
         check_arrays(inputs, labels, f"task {task.name!r}, {kind} data")
         if not inputs.shape[0]:
             raise VclError(f"task {task.name!r} has no {kind} examples; give at least one.")
-        labels = labels if labels.is_floating_point() else labels.long()
         return dataset(inputs, labels, task.name, task.head, runs)
 
     train, test = part("training", task.train_x, task.train_y), part("test", task.test_x, task.test_y)

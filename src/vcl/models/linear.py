@@ -45,7 +45,7 @@ class LinearGaussian:
 
     def design(self, data: Data) -> tuple[Tensor, Tensor]:
         """(X, y) [..., N, D] and [..., N] such that y = X w + e: what makes an exact posterior possible."""
-        return as_input(data.x), data.y
+        return as_input(data.x), data.y.reshape(data.x.shape[:-1])
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log N(y; w^T x, noise^2)."""
