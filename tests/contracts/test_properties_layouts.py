@@ -1,0 +1,97 @@
+"""Slices of theta: what is split, picked, cut, padded, put or appended goes to its place, and all else stays."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from generated import SEEDS, bits, few, layouts, parts_of, seeded
+from vcl.layout import Layout, head_of
+
+LEAD = st.lists(st.integers(1, 3), max_size=2)
+WITH_PART = layouts().flatmap(lambda layout: st.tuples(st.just(layout), parts_of(layout)))
+
+
+def values(shape: list[int], seed: int) -> Tensor:
+    """Any numbers, among them -0 and NaN."""
+    made = torch.randn(shape, generator=seeded(seed))
+    odd = torch.rand(shape, generator=seeded(seed + 1))
+    return torch.where(odd < 0.1, -0.0, torch.where(odd > 0.9, torch.nan, made))
+
+
+def rest_of(layout: Layout, part: Layout) -> Layout:
+    return layout.where(lambda name: name not in part.names)
+
+
+@few(60)
+@given(layouts(), LEAD, SEEDS)
+def test_join_is_the_inverse_of_split(layout: Layout, lead: list[int], seed: int) -> None:
+    flat = values([*lead, layout.size], seed)
+    named = layout.split(flat)
+    assert tuple(named) == layout.names
+    assert [tuple(value.shape) for value in named.values()] == [(*lead, *shape) for shape in layout.shapes]
+    assert bits(layout.join(named, len(lead))) == bits(flat)
+
+
+@few(100)
+@given(WITH_PART, LEAD, SEEDS)
+def test_cut_is_pick_and_both_are_the_named_values(both: tuple[Layout, Layout], lead: list[int], seed: int) -> None:
+    layout, part = both
+    flat = values([*lead, layout.size], seed)
+    picked, named = layout.pick(flat, part), layout.split(flat)
+    assert bits(layout.cut(flat, part)) == bits(picked)
+    for name, value in part.split(picked).items():
+        assert bits(value) == bits(named[name])
+    places = layout.places(part).tolist()
+    assert len(set(places)) == len(places) == part.size
+    assert sorted(places + layout.places(rest_of(layout, part)).tolist()) == list(range(layout.size))
+
+
+@few(100)
+@given(WITH_PART, LEAD, SEEDS)
+def test_put_writes_a_part_and_leaves_every_other_bit(both: tuple[Layout, Layout], lead: list[int], seed: int) -> None:
+    layout, part = both
+    flat, new, rest = values([*lead, layout.size], seed), values([*lead, part.size], seed + 7), rest_of(layout, part)
+    before = bits(flat)
+    made = layout.put(flat, part, new)
+    assert bits(layout.pick(made, part)) == bits(new)
+    assert bits(layout.pick(made, rest)) == bits(layout.pick(flat, rest))
+    assert bits(layout.put(made, part, layout.pick(flat, part))) == before
+    assert bits(flat) == before, "the old vector is not written to"
+
+
+@few(100)
+@given(WITH_PART, LEAD, SEEDS, st.sampled_from([0.0, -0.0, 2.5]))
+def test_pad_is_the_inverse_of_cut_and_fills_the_rest(
+    both: tuple[Layout, Layout], lead: list[int], seed: int, fill: float
+) -> None:
+    layout, part = both
+    cut = values([*lead, part.size], seed)
+    padded, rest = layout.pad(cut, part, fill), rest_of(layout, part)
+    assert padded.shape == (*lead, layout.size)
+    assert bits(layout.cut(padded, part)) == bits(cut)
+    assert bits(layout.cut(padded, rest)) == bits(torch.full((*lead, rest.size), fill))
+
+
+@few(100)
+@given(layouts(), layouts(), st.integers(1, 3), SEEDS)
+def test_a_grown_vector_begins_with_the_old_one_and_ends_with_what_is_new(
+    old: Layout, other: Layout, runs: int, seed: int
+) -> None:
+    grown, new = old.extend(other), old.new(other)
+    assert grown.names[: len(old.names)] == old.names
+    assert set(grown.names) == {*old.names, *other.names}
+    flat, prior = values([runs, old.size], seed), values([1, other.size], seed + 7)
+    made = old.append(flat, other, prior)
+    assert made.shape == (runs, grown.size)
+    assert bits(made[:, : old.size]) == bits(flat)
+    assert bits(made[:, old.size :]) == bits(other.pick(prior, new).expand(runs, -1))
+    assert grown.extend(other) == grown
+
+
+@few(60)
+@given(layouts(), st.lists(st.sampled_from(["a", "b/c", "d.0", "unknown"]), unique=True))
+def test_what_heads_touch_is_shared_or_theirs(layout: Layout, heads: list[str]) -> None:
+    touched = layout.touched(heads)
+    assert touched.names == tuple(name for name in layout.names if head_of(name) is None or head_of(name) in heads)
+    assert dict(zip(*touched, strict=True)).items() <= dict(zip(*layout, strict=True)).items()
