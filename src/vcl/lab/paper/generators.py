@@ -17,6 +17,7 @@ from vcl.lab.paper.item import (
     best_of_grids,
     first_one_later,
     first_when_learned,
+    kept_since_learned,
     late_when_learned,
     when_learned,
 )
@@ -53,6 +54,7 @@ MEASURES = (
     Measured(LIKELIHOOD),
     Measured(LIKELIHOOD, " when learned", take=when_learned),
     Measured(UNCERTAINTY, " uncertainty"),
+    Measured(LIKELIHOOD, " kept since learned", take=kept_since_learned, listed=False),
     Measured(LIKELIHOOD, " on the first task when learned", take=first_when_learned, listed=False),
     Measured(LIKELIHOOD, " on the first task one later", take=first_one_later, listed=False),
     Measured(LIKELIHOOD, " from the eighth task on when learned", take=late_when_learned, listed=False),

@@ -42,6 +42,11 @@ def when_learned(values: Tensor) -> Tensor:
     return values.diagonal(dim1=1, dim2=2).mean(-1)
 
 
+def kept_since_learned(values: Tensor) -> Tensor:
+    """What is left at the end less what was learned, averaged over tasks: below 0 where it forgets."""
+    return at_the_end(values) - when_learned(values)
+
+
 def first_when_learned(values: Tensor) -> Tensor:
     """The first task's, right after it was learned."""
     return values[:, 0, 0]

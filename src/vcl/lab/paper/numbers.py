@@ -1,11 +1,17 @@
-"""The paper's numbers and claims, from the one file that holds them."""
+"""The paper's numbers and claims, and what its words mean as numbers, from the one file that holds them."""
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, Literal, NamedTuple
+
+Group = Literal["vcl", "baselines", "repeated", "other data", "third party"]
+"""How a number is counted; numbers.toml says what each means."""
+
+Unit = Literal["points", "nats", "uncertainty"]
 
 
 class Number(NamedTuple):
@@ -16,19 +22,31 @@ class Number(NamedTuple):
     value: float
     tolerance: float
     place: str
+    group: Group = "vcl"
     less: bool = False
     """Whether less of it is better."""
 
 
+class Word(NamedTuple):
+    """What a word of comparison means: a difference a - b between ``low`` and ``high``, and why these."""
+
+    word: str
+    unit: Unit
+    why: str
+    low: float = -inf
+    high: float = inf
+
+
 class Claim(NamedTuple):
-    """That one method ends above another by more than a margin, in points of accuracy or in nats."""
+    """A claim of the paper: for every pair (a, b) of methods the difference a - b lies within the range of a word."""
 
     item: str
     text: str
-    better: str
-    worse: str
+    quote: str
+    """The paper's own sentence."""
     place: str
-    margin: float = 0.0
+    word: Word
+    pairs: tuple[tuple[str, str], ...]
 
 
 def numbers(item: str) -> dict[str, Number]:
@@ -41,9 +59,21 @@ def values(item: str) -> dict[str, float]:
     return {method: number.value for method, number in numbers(item).items()}
 
 
+@cache
+def words() -> dict[tuple[str, Unit], Word]:
+    """All words with their ranges, by word and unit."""
+    return {(entry["word"], entry["unit"]): Word(**entry) for entry in _content()["word"]}
+
+
 def claims(item: str) -> list[Claim]:
     """The paper's claims that an item can show."""
-    return [Claim(**entry) for entry in _content()["claim"] if entry["item"] == item]
+    return [_claim(**entry) for entry in _content()["claim"] if entry["item"] == item]
+
+
+def _claim(
+    item: str, text: str, quote: str, place: str, word: str, pairs: list[list[str]], unit: Unit = "points"
+) -> Claim:
+    return Claim(item, text, quote, place, words()[word, unit], tuple((a, b) for a, b in pairs))
 
 
 @cache

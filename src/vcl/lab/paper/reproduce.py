@@ -20,12 +20,13 @@ from vcl.lab.experiments import experiment
 from vcl.lab.folder import make_folder, write_atomic
 from vcl.lab.identity import check_used, described, identity
 from vcl.lab.paper import table
-from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem, measure
+from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableItem
 from vcl.lab.paper.items import ITEMS
-from vcl.lab.paper.numbers import claims, numbers
+from vcl.lab.paper.judged import Judged, judge_stream, judge_table
+from vcl.lab.paper.numbers import numbers
 from vcl.lab.paper.store import Kept, Loaded, Store, description
 from vcl.lab.plan import Plan, make_plan
-from vcl.lab.results import Row, Summary, methods, read_csv, summarise, to_csv
+from vcl.lab.results import Row, methods, read_csv, to_csv
 from vcl.lab.settings import Preset
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import arrays
@@ -107,10 +108,9 @@ class Reproduction:
         store = self._store()
         folder = self.out / item.name
         if isinstance(item, TableItem):
-            values, lines, figures = self._table_item(item, store, folder)
+            (_, lines, seen), figures = self._table_item(item, store, folder)
         else:
-            values, lines, figures = self._stream_item(item, store, folder)
-        seen = [found for claim in claims(item.name) if (found := table.judge(claim, values)) is not None]
+            (_, lines, seen), figures = self._stream_item(item, store, folder)
         self._update(item.name, lines, seen)
         for line in lines:
             paper = f", paper {line.paper}: {line.verdict}" if line.paper else ""
@@ -119,9 +119,7 @@ class Reproduction:
             self._say(f"  {one.claim}: {one.verdict} ({table.plus_minus(one.difference, one.error)})")
         self._say(f"  figure {figures[0]}")
 
-    def _stream_item(
-        self, item: StreamItem, store: Store, folder: Path
-    ) -> tuple[dict[str, dict[int, float]], list[table.Line], list[Path]]:
+    def _stream_item(self, item: StreamItem, store: Store, folder: Path) -> tuple[Judged, list[Path]]:
         requests = item.requests(Context(self.preset, self.data_of))
         rows: list[Row] = []
         seconds: dict[str, float] = {}
@@ -136,39 +134,21 @@ class Reproduction:
             if drawn:
                 pictures |= by_label(drawn, [run.label for run in plan.runs(plan.methods[0])], request)
         rows = item.arrange(rows)
+        judged = judge_stream(item, rows, seconds)
         paper = numbers(item.name)
-        values, lines = {}, []
-        for name in methods(rows):
-            for measured in item.measures:
-                what = name + measured.suffix
-                values[what] = measure(rows, name, measured)
-                number = paper.get(table.base(what))
-                if measured.listed:
-                    lines.append(table.line(item.name, what, _summary(values[what]), number, seconds[name]))
-        marks = {name: paper[table.base(name)].value for name in values if table.base(name) in paper}
-        # In claims a method goes by its own name where only one of its lambdas is shown.
-        by_name = {table.base(name) for name in values}
-        if len(by_name) == len(values):
-            values |= {table.base(name): ends for name, ends in values.items()}
+        marks = {name: paper[table.base(name)].value for name in judged.values if table.base(name) in paper}
         shown = Shown(self._title(item), marks, folder / item.name, self._task_names(requests[0]), pictures)
-        return values, lines, self._draw(folder, to_csv(rows), lambda: item.draw(rows, shown))
+        return judged, self._draw(folder, to_csv(rows), lambda: item.draw(rows, shown))
 
-    def _table_item(
-        self, item: TableItem, store: Store, folder: Path
-    ) -> tuple[dict[str, dict[int, float]], list[table.Line], list[Path]]:
+    def _table_item(self, item: TableItem, store: Store, folder: Path) -> tuple[Judged, list[Path]]:
         settings = dict(item.settings[self.preset])
         if self.seeds is not None:
             settings["seeds"] = self.seeds
         kept: Kept = store.table(item.name, settings, item.compute)
         text = kept.path.read_text()
         rows = list(csv.DictReader(text.splitlines()))
-        paper = numbers(item.name)
-        lines = [
-            table.line(item.name, name, ours, paper.get(name), kept.seconds)
-            for name, ours in item.measures(rows).items()
-        ]
         figures = self._draw(folder, text, lambda: item.draw(rows, folder / item.name))
-        return item.by_seed(rows), lines, figures
+        return judge_table(item, rows, kept.seconds), figures
 
     def plan_of(self, request: Request) -> Plan:
         """The plan of one part."""
@@ -201,26 +181,27 @@ class Reproduction:
 
     def _update(self, name: str, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:
         """Replace the lines of one item and keep those of all others."""
-        order = {entry.name: place for place, entry in enumerate(ITEMS)}
         others = [line for line in table.read_lines(self.out / LINES) if line.item != name]
         known = [one for one in table.read_seen(self.out / CLAIMS) if one.item != name]
-        all_lines = sorted([*others, *lines], key=lambda line: order.get(line.item, len(order)))
-        all_seen = sorted([*known, *seen], key=lambda one: order.get(one.item, len(order)))
-        write_atomic(self.out / LINES, table.write(all_lines))
-        write_atomic(self.out / CLAIMS, table.write(all_seen))
-        note = (
-            ""
-            if self.preset == "paper"
-            else f"Preset {self.preset}: not the paper's settings, so verdicts say little.\n\n"
-        )
-        head = f"# The paper's items, ours beside theirs (preset {self.preset})\n\n{note}"
-        write_atomic(self.out / DOCUMENT, head + table.markdown(all_lines, all_seen))
+        write_tables(self.out, self.preset, [*others, *lines], [*known, *seen])
 
     def _title(self, item: StreamItem) -> str:
         return fill(item.about if self.preset == "paper" else f"{item.about} ({self.preset})", TITLE_WIDTH)
 
     def _say(self, line: str) -> None:
         self.console.print(line, highlight=False, soft_wrap=True)
+
+
+def write_tables(folder: Path, preset: Preset, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:
+    """Both tables as CSV and as one document, in the order of the items."""
+    order = {entry.name: place for place, entry in enumerate(ITEMS)}
+    lines = sorted(lines, key=lambda line: order.get(line.item, len(order)))
+    seen = sorted(seen, key=lambda one: order.get(one.item, len(order)))
+    write_atomic(folder / LINES, table.write(lines))
+    write_atomic(folder / CLAIMS, table.write(seen))
+    note = "" if preset == "paper" else f"Preset {preset}: not the paper's settings, so verdicts say little.\n\n"
+    head = f"# The paper's items, ours beside theirs (preset {preset})\n\n{note}"
+    write_atomic(folder / DOCUMENT, head + table.markdown(lines, seen))
 
 
 def relabelled(rows: Sequence[Row], request: Request) -> list[Row]:
@@ -234,7 +215,3 @@ def by_label(drawn: Sequence[Tensor], labels: Sequence[str], request: Request) -
     """The pictures of the first run of each label, under the request's label: after each task [tasks, count, …]."""
     names = [request.label + one.removeprefix(request.method) if request.label else one for one in labels]
     return {name: [images[names.index(name)] for images in drawn] for name in dict.fromkeys(names)}
-
-
-def _summary(ends: Mapping[int, float]) -> Summary:
-    return summarise(torch.tensor(list(ends.values()), dtype=torch.float64))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from math import inf, isnan
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
-from vcl.lab.paper.numbers import Claim, Number
+from vcl.errors import VclError
+from vcl.lab.paper.numbers import Claim, Number, Word
+from vcl.lab.paper.student import threshold
 from vcl.lab.results import Summary, split_label, summarise
 
 
@@ -28,16 +31,25 @@ class Line(NamedTuple):
     place: str
 
 
+Verdict = Literal["false", "undecided (one seed)", "undecided", "true"]
+ORDER: tuple[Verdict, ...] = ("false", "undecided (one seed)", "undecided", "true")
+
+
 class Seen(NamedTuple):
     """A claim of the paper: the paired difference over seeds, in points or nats, and whether it holds."""
 
     item: str
     claim: str
+    word: str
+    """The paper's word of comparison with its range."""
+    compared: str
+    """The pair that speaks most against the claim."""
     difference: str
     error: str
     seeds: int
     verdict: str
     place: str
+    quote: str
 
 
 def line(item: str, what: str, ours: Summary, paper: Number | None, seconds: float) -> Line:
@@ -72,28 +84,79 @@ def base(label: str) -> str:
     return split_label(label)[0]
 
 
-def judge(claim: Claim, values: Mapping[str, Mapping[int, float]]) -> Seen | None:
-    """A claim by the paired difference over the seeds that both have; None if one of the two was not run.
+class Difference(NamedTuple):
+    """The paired difference a - b over the seeds that both have, and what it says of a range."""
 
-    True or false if the difference is beyond two standard errors of the margin, else undecided.
+    mean: float
+    error: float
+    """Its standard error; NaN for one seed."""
+    seeds: int
+    verdict: Verdict
+
+
+def difference(a: Mapping[int, float], b: Mapping[int, float], word: Word) -> Difference | None:
+    """a - b seed by seed, judged by its 95 % interval: mean +- t standard errors, t with n - 1 degrees of freedom.
+
+    ``true`` if the interval lies within the word's range, ``false`` if it lies wholly outside, else ``undecided``. With
+    a range of one end that is the two-sided t test at 5 %; with two ends, that of equivalence (two one-sided tests at
+    2.5 % each). One seed has no interval, so it decides nothing. None if there is no common seed or no number.
     """
-    better, worse = (values.get(name) for name in (claim.better, claim.worse))
-    if better is None or worse is None:
-        return None
-    seeds = sorted(better.keys() & worse.keys())
+    seeds = sorted(a.keys() & b.keys())
     if not seeds:
         return None
-    mean, error, n = summarise(torch.tensor([better[seed] - worse[seed] for seed in seeds], dtype=torch.float64))
-    gap = mean - claim.margin
-    if gap != gap:
+    mean, error, n = summarise(torch.tensor([a[seed] - b[seed] for seed in seeds], dtype=torch.float64))
+    if isnan(mean):
         return None  # what it is about did not happen: too few tasks
     if n == 1:
-        found = "undecided (one seed)"
-    elif abs(gap) <= 2 * error:
-        found = "undecided"
-    else:
-        found = "true" if gap > 0 else "false"
-    return Seen(claim.item, claim.text, f"{mean:.2f}", f"{error:.2f}" if n > 1 else "", n, found, claim.place)
+        return Difference(mean, error, n, "undecided (one seed)")
+    reach = threshold(n - 1) * error
+    if word.low < mean - reach and mean + reach < word.high:
+        return Difference(mean, error, n, "true")
+    outside = mean + reach <= word.low or mean - reach >= word.high
+    return Difference(mean, error, n, "false" if outside else "undecided")
+
+
+def judge(claim: Claim, values: Mapping[str, Mapping[int, float]]) -> Seen | None:
+    """A claim by the pair that speaks most against it: true if all pairs are, false if one is, else undecided.
+
+    None if one of its methods was not run.
+    """
+    found: list[tuple[str, Difference]] = []
+    for a, b in claim.pairs:
+        if a not in values or b not in values:
+            return None
+        one = difference(values[a], values[b], claim.word)
+        if one is None:
+            return None
+        found.append((f"{a} - {b}", one))
+    low, high = claim.word.low, claim.word.high
+    pair, least = min(
+        found, key=lambda each: (ORDER.index(each[1].verdict), min(each[1].mean - low, high - each[1].mean))
+    )
+    return Seen(
+        claim.item,
+        claim.text,
+        bounds(claim.word),
+        pair if len(found) == 1 else f"{pair} (of {len(found)} pairs)",
+        f"{least.mean:.2f}",
+        f"{least.error:.2f}" if least.seeds > 1 else "",
+        least.seeds,
+        least.verdict,
+        claim.place,
+        claim.quote,
+    )
+
+
+def bounds(word: Word) -> str:
+    """A word with its range.
+
+    >>> bounds(Word("slightly", "points", "", 0.0, 3.0)), bounds(Word("large margins", "points", "", 3.0))
+    ('slightly: 0 to 3 points', 'large margins: above 3 points')
+    """
+    unit = "nats" if word.unit == "uncertainty" else word.unit
+    if word.high == inf:
+        return f"{word.word}: above {word.low:g} {unit}"
+    return f"{word.word}: {word.low:g} to {word.high:g} {unit}"
 
 
 def write(lines: Sequence[NamedTuple]) -> str:
@@ -110,20 +173,26 @@ def read_lines(path: Path) -> list[Line]:
     """The lines that :func:`write` wrote, or none if there is no such file."""
     return [
         Line(**{**row, "seeds": int(row["seeds"]), "seconds": float(row["seconds"])})  # type: ignore[arg-type]
-        for row in _read(path)
+        for row in _read(path, Line._fields)
     ]
 
 
 def read_seen(path: Path) -> list[Seen]:
     """The claims that :func:`write` wrote, or none if there is no such file."""
-    return [Seen(**{**row, "seeds": int(row["seeds"])}) for row in _read(path)]  # type: ignore[arg-type]
+    return [Seen(**{**row, "seeds": int(row["seeds"])}) for row in _read(path, Seen._fields)]  # type: ignore[arg-type]
 
 
-def _read(path: Path) -> list[dict[str, str]]:
+def _read(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+        reader = csv.DictReader(file)
+        if reader.fieldnames is not None and tuple(reader.fieldnames) != columns:
+            raise VclError(
+                f"{path} has the columns {', '.join(reader.fieldnames)}; this version writes {', '.join(columns)}. "
+                "Remove the file and give the same command again: what is finished is not computed anew."
+            )
+        return list(reader)
 
 
 def markdown(lines: Sequence[Line], seen: Sequence[Seen]) -> str:
@@ -136,11 +205,17 @@ def markdown(lines: Sequence[Line], seen: Sequence[Seen]) -> str:
                  each.verdict or "-", f"{each.seconds:.0f}")  # fmt: skip
         text += f"| {' | '.join(cells)} |\n"
     if seen:
-        text += "\n| item | the paper's claim | difference | seeds | verdict | where |\n"
-        text += "| --- | --- | ---: | ---: | --- | --- |\n"
-        for one in seen:
-            text += f"| {one.item} | {one.claim} | {plus_minus(one.difference, one.error)} | {one.seeds} | "
-            text += f"{one.verdict} | {one.place} |\n"
+        text += f"\n{claim_table(seen)}"
+    return text
+
+
+def claim_table(seen: Sequence[Seen]) -> str:
+    """The claims for documents."""
+    text = "| item | claim | word | compared | difference | seeds | verdict | in the paper |\n"
+    text += "| --- | --- | --- | --- | ---: | ---: | --- | --- |\n"
+    for one in seen:
+        text += f"| {one.item} | {one.claim} | {one.word} | {one.compared} | {plus_minus(one.difference, one.error)} | "
+        text += f"{one.seeds} | {one.verdict} | {one.place} |\n"
     return text
 
 
