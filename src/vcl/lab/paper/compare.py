@@ -72,10 +72,10 @@ def compare_one(item: str, what: str, old: Mapping[int, float], new: Mapping[int
         what,
         f"{float(before.mean()):.2f}",
         f"{float(after.mean()):.2f}",
-        f"{mean:.3f}",
+        f"{mean:z.3f}",
         f"{error:.3f}",
         n,
-        f"{t:.2f}",
+        f"{t:z.2f}",
         f"{p_value(t, n - 1):.4f}",
     )
 
