@@ -341,6 +341,37 @@ def test_the_papers_own_numbers_satisfy_its_words(item: str, a: str, b: str, sai
         assert known[a] - known[b] == pytest.approx(gap)
 
 
+# The words of section 6.2 and of the appendices, which give no numbers: the beginning of a claim, its word, how often.
+SAID = [
+    ("generative", "the naive online VAE fails", "catastrophically", 8),
+    ("generative", "LP and EWC perform similarly", "similarly", 4),
+    ("generative", "EWC is significantly worse than SI", "significantly", 4),
+    ("generative", "SI is better than LP", "better", 2),
+    ("generative", "VCL is on par with or slightly better than SI", "on par or slightly better", 4),
+    ("generative", "VCL has ", "better", 6),
+    ("generative", "VCL and SI draw better images", "better", 2),
+    ("generative", "EWC deteriorates markedly", "markedly", 1),
+    ("generative", "LP deteriorates markedly", "markedly", 1),
+    ("generative", "SI fails to produce", "fails", 1),
+    ("lambda-permuted", "LP is slightly worse than EWC at lambda = 1", "slightly", 1),
+    ("lambda-permuted", "lambda = ", "best", 3),
+    ("lambda-split", "lambda = 1 is the best", "best", 1),
+    ("lambda-split", "lambda = 1 performs well", "performs well", 2),
+    ("lambda-split", "EWC is insensitive", "insensitive", 1),
+    ("lambda-split", "multi-head EWC", "better", 1),
+    ("toy2d", "after task 2 EWC", "fails", 1),
+    ("linear-memory", "without a prior", "identical", 1),
+]
+
+
+def test_claims_without_numbers_have_these_words() -> None:
+    rest = [one for item in ITEMS for one in claims(item.name) if not one.item.startswith("fig")]
+    for item, start, said, count in SAID:
+        mine = [one for one in rest if one.item.startswith(item) and one.text.startswith(start)]
+        assert [one.word.word for one in mine] == [said] * count, start
+    assert len(rest) == sum(count for *_, count in SAID)
+
+
 def test_every_claim_quotes_a_sentence_and_every_word_is_used() -> None:
     all_claims = [one for item in ITEMS for one in claims(item.name)]
     assert all(len(one.quote.split()) >= 5 and one.place and one.pairs for one in all_claims)
