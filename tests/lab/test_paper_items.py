@@ -126,6 +126,14 @@ def test_an_item_without_its_data_is_left_out_and_named_and_the_others_are_made(
     assert {line["item"] for line in lines(here / "out")} == {"lambda-permuted"}
 
 
+def test_a_table_of_another_version_is_refused_before_any_work(here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "claims.csv").write_text("item,claim,difference,error,seeds,verdict,place\n")
+    message = fault(f"paper lambda-permuted {SMOKE} --out out")
+    assert "claims.csv has the columns item, claim, difference" in " ".join(message.split())
+    assert [path.name for path in (here / "out").iterdir()] == ["claims.csv"]
+
+
 def test_the_list_names_every_item_and_where_it_is_in_the_paper(here: Path) -> None:
     output = call("paper list").output
     assert all(entry.name in output for entry in ITEMS)

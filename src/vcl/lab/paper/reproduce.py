@@ -63,6 +63,7 @@ class Reproduction:
         """Every item in turn; one whose data cannot be had is left out and named at the end."""
         left_out, streams = {}, [item for item in items if isinstance(item, StreamItem)]
         self._check_changes(streams)
+        self._known()  # a table of another version is refused before any work
         if self.jobs > 1:
             self._ahead(streams)
         for item in items:
@@ -181,9 +182,17 @@ class Reproduction:
 
     def _update(self, name: str, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:
         """Replace the lines of one item and keep those of all others."""
-        others = [line for line in table.read_lines(self.out / LINES) if line.item != name]
-        known = [one for one in table.read_seen(self.out / CLAIMS) if one.item != name]
-        write_tables(self.out, self.preset, [*others, *lines], [*known, *seen])
+        others, known = self._known()
+        write_tables(
+            self.out,
+            self.preset,
+            [*(line for line in others if line.item != name), *lines],
+            [*(one for one in known if one.item != name), *seen],
+        )
+
+    def _known(self) -> tuple[list[table.Line], list[table.Seen]]:
+        """What the tables of the folder hold already."""
+        return table.read_lines(self.out / LINES), table.read_seen(self.out / CLAIMS)
 
     def _title(self, item: StreamItem) -> str:
         return fill(item.about if self.preset == "paper" else f"{item.about} ({self.preset})", TITLE_WIDTH)
