@@ -89,7 +89,7 @@ def summary(lines: Sequence[Compared], missing: Sequence[Missing]) -> str:
         text += f"{len(same)} are the same in every seed. "
     if rest:
         differ = [line for line in rest if float(line.p) < LEVEL]
-        text += f"Of the other {len(rest)}, {len(differ)} differ at the {LEVEL:.0%} level; "
+        text += f"Of {'the other ' if same else ''}{len(rest)}, {len(differ)} differ at the {LEVEL:.0%} level; "
         text += f"{LEVEL * len(rest):.1f} are expected by chance if nothing but noise differs."
         least = min(rest, key=lambda line: float(line.p))
         text += f" The smallest p value is {least.p} ({least.item}, {least.what}: {least.difference} ± {least.error})."
