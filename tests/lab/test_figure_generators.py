@@ -313,7 +313,7 @@ def test_a_grid_may_be_small_unfinished_or_large(times: int, tasks: int, tmp_pat
 
 def test_images_are_written_pixel_by_pixel_as_dark_ink_on_white(tmp_path: Path) -> None:
     images = torch.rand(5, 4, 6, generator=torch.Generator().manual_seed(0))
-    sample_grid.write(images, tmp_path / "grid.png")
+    (tmp_path / "grid.png").write_bytes(sample_grid.png(images))
     pixels = np.rint(255 * imread(tmp_path / "grid.png")).astype(int)
     assert pixels.shape == (2 * 5 * 4, 3 * 7 * 4, 4), "five images in two rows of three"
     assert (pixels[..., 3] == 255).all()
@@ -330,6 +330,6 @@ def test_images_are_written_pixel_by_pixel_as_dark_ink_on_white(tmp_path: Path) 
 
 @pytest.mark.parametrize(("value", "grey"), [(0.0, 255), (1.0, 0), (-0.5, 255), (1.5, 0)])
 def test_pixels_beyond_black_and_white_are_black_and_white(tmp_path: Path, value: float, grey: int) -> None:
-    sample_grid.write(torch.full((1, 2, 2), value), tmp_path / "grid.png")
+    (tmp_path / "grid.png").write_bytes(sample_grid.png(torch.full((1, 2, 2), value)))
     pixels = np.rint(255 * imread(tmp_path / "grid.png")).astype(int)
     assert set(pixels[:8, :8, 0].flatten()) == {grey}

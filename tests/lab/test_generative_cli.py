@@ -202,11 +202,12 @@ def test_64_images_to_samples_png_where_nothing_else_is_said(here: Path, out: Pa
     assert imread(here / "samples.png").shape[:2] == (8 * 36, 8 * 36)
 
 
-def test_a_picture_is_written_over(here: Path, out: Path) -> None:
+def test_a_picture_is_never_written_over(here: Path, out: Path) -> None:
     assert call("sample out --task 0 --count 4 --out grid.PNG").exit_code == 0
     first = (here / "grid.PNG").read_bytes()
-    assert call("sample out --task 1 --count 4 --out grid.PNG").exit_code == 0
-    assert (here / "grid.PNG").read_bytes() != first
+    said = fault("sample out --task 1 --count 4 --out grid.PNG")
+    assert said == "--out is grid.PNG, which exists; give a new name, or delete it first."
+    assert (here / "grid.PNG").read_bytes() == first
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,8 @@ def test_a_picture_is_written_over(here: Path, out: Path) -> None:
         ("--task 0 --out grid.jpg", "--out is grid.jpg; give a name that ends in .png."),
         ("--task 0 --method vlc", "unknown method 'vlc': did you mean 'vcl'?"),
         ("--task 0 --method mle", "unknown method 'mle': "),
-        ("--task 0 --out nowhere/grid.png", "cannot write nowhere/grid.png (No such file or directory); give --out"),
+        ("--task 0 --out nowhere/grid.png", "--out is nowhere/grid.png, but nowhere is not a folder; give a file in a"),
+        ("--task 0 --out out", "--out is out, which is a folder; give a file, such as out/samples.png."),
     ],
 )
 def test_a_mistake_in_asking_for_samples_is_one_sentence(here: Path, out: Path, rest: str, message: str) -> None:

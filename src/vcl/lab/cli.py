@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -28,6 +29,13 @@ app.add_typer(data.app, name="data")
 INTERRUPTED = 130
 """The exit code that typer turns Ctrl-C into."""
 
+TERMINATED = 143
+"""That of a process that was asked to end (SIGTERM)."""
+
+LESS = "give fewer seeds or --jobs, a smaller batch, fewer draws, or a smaller network."
+NO_MEMORY = ("can't allocate memory", "out of memory")
+"""What torch says where it gets none."""
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -46,12 +54,28 @@ def _top(
 
 def main() -> None:
     """Run the command line; a mistake that a user can mend is one sentence on standard error and exit code 1."""
+    # Whoever asks this process to end gets what Ctrl-C gets: what is unfinished is taken back, what is done is kept.
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except VclError as error:
         typer.echo(f"vcl: {error}", err=True)
         sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
+            raise
+        typer.echo(f"vcl: {_first_line(error)}: there is not enough memory for this; {LESS}", err=True)
+        sys.exit(1)
     except SystemExit as stop:
-        if stop.code == INTERRUPTED:
+        if stop.code in (INTERRUPTED, TERMINATED):
             typer.echo("vcl: stopped; what was finished is kept.", err=True)
         raise
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise SystemExit(TERMINATED)
+
+
+def _first_line(error: Exception) -> str:
+    """What torch or Python says, without what follows it."""
+    return (str(error).splitlines() or ["no memory was left"])[0].rstrip(".")

@@ -11,10 +11,13 @@ from threading import Lock
 from typing import Any
 
 from vcl.errors import VclError
+from vcl.lab.claim import MARKER, Claim
 from vcl.lab.results import Row, to_csv
 
 ABOUT = "run.json"
 ROWS = "rows.csv"
+VALIDATION = "validation"
+"""The folder within a folder that a sweep keeps its held-out rows in."""
 
 
 class RunFolder:
@@ -26,6 +29,7 @@ class RunFolder:
         self.parts: list[RunFolder] = []
         self.notes: list[str] = []
         self.made = False
+        self.claim: Claim | None = None
         self.adding = Lock()
 
     @property
@@ -34,18 +38,27 @@ class RunFolder:
         return [row for place in sorted(self.shares) for row in self.shares[place]]
 
     def create(self) -> None:
-        """Make the folder, refusing one that holds anything, before any work starts."""
+        """Claim the folder, refusing one that holds anything or that another process has, before any work starts.
+
+        What a run left that was killed before its first row is no result, and makes way.
+        """
         try:
-            if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-                raise VclError(
-                    f"{self.path} already holds other results; give --out a folder that is new or empty. "
-                    "Nothing was changed."
-                )
-            self.made = not self.path.exists()
-            self.path.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and not self.path.is_dir():
+                raise _occupied(self.path)
+            self.made = self.made or not self.path.exists()
+            self.claim = Claim(self.path)
+            if not is_bare(self.path):
+                self.release()
+                raise _occupied(self.path)
+            _clear(self.path)
         except OSError as error:
             raise _refused(self.path, error) from error
         write_atomic(self.path / ROWS, to_csv([]))
+
+    def release(self) -> None:
+        """Let other processes have the folder."""
+        if self.claim is not None:
+            self.claim.give_back()
 
     def part(self, name: str) -> RunFolder:
         """A folder within this one, for rows of another kind."""
@@ -60,10 +73,10 @@ class RunFolder:
             part.drop_if_bare()
         if not self.rows and not any(part.rows for part in self.parts):
             with suppress(OSError):
-                for name in (ROWS, ABOUT):
-                    (self.path / name).unlink(missing_ok=True)
+                _clear(self.path)
                 if self.made:
                     self.path.rmdir()
+        self.release()
 
     def describe(self, about: dict[str, Any]) -> None:
         """Write what this run is, with what was noted."""
@@ -84,6 +97,57 @@ class RunFolder:
         with self.adding:
             self.shares.setdefault(place, []).extend(rows)
             write_atomic(self.path / ROWS, to_csv(self.rows))
+
+
+def new_under(parent: Path, stem: str) -> RunFolder:
+    """A folder under ``parent`` that was not there before: ``stem``, or else ``stem``-1, ``stem``-2 and so on."""
+    for number in range(1000):
+        folder = RunFolder(parent / f"{stem}{f'-{number}' if number else ''}")
+        try:
+            folder.path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _refused(folder.path, error) from error
+        folder.made = True
+        return folder
+    raise VclError(f"{parent / stem} and 999 more names like it are taken; give --out a folder of your own.")
+
+
+def is_bare(path: Path) -> bool:
+    """Whether a folder holds nothing, or only what a run makes before its first row."""
+    return all(_is_early(each) for each in path.iterdir()) and not _rows_in(path / ROWS)
+
+
+def _is_early(path: Path) -> bool:
+    """Whether a file or folder is one that a run makes before its first row."""
+    if path.name == VALIDATION and path.is_dir():
+        return is_bare(path)
+    if path.name == ABOUT:  # which comes after the rows' file, and says which command made it
+        return path.with_name(ROWS).exists() and '"command": "vcl ' in path.read_text(errors="replace")
+    return path.name in (ROWS, MARKER) or _is_temporary(path)
+
+
+def _is_temporary(path: Path) -> bool:
+    """Whether it is what a write that was killed left."""
+    return path.name.startswith((f".{ROWS}.", f".{ABOUT}."))
+
+
+def _rows_in(path: Path) -> bool:
+    """Whether there is a file with anything but the names of the columns."""
+    return path.exists() and path.read_text(errors="replace") not in ("", to_csv([]))
+
+
+def _clear(path: Path) -> None:
+    """Delete what a run makes before its first row, and what its killed writes left; nothing else."""
+    for each in path.iterdir():
+        if each.name == VALIDATION and each.is_dir() and is_bare(each):
+            _clear(each)
+            each.rmdir()
+        elif _is_temporary(each):
+            each.unlink()
+    for name in (ABOUT, ROWS):
+        (path / name).unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> Path:
@@ -108,6 +172,40 @@ def write_atomic_bytes(path: Path, content: bytes) -> None:
         raise _refused(path.parent, error) from error
 
 
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that was not there, whole or not at all; :func:`check_new` says earlier what is wrong with it."""
+    check_new(path, path.name)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))  # of two at once, one has the name
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError as error:
+        raise _refused(path.parent, error) from error
+    try:
+        write_atomic_bytes(path, content)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def check_new(path: Path, such: str, ending: str = "") -> None:
+    """Raise one clear sentence unless ``path``, given as --out, can be a new file, ``such`` as this, so ending."""
+    if path.is_dir():
+        raise VclError(f"--out is {path}, which is a folder; give a file, such as {path / such}.")
+    if not path.name.lower().endswith(ending):
+        raise VclError(f"--out is {path}; give a name that ends in {ending}.")
+    if not path.parent.is_dir():
+        raise VclError(f"--out is {path}, but {path.parent} is not a folder; give a file in a folder that exists.")
+    if path.exists() or path.is_symlink():
+        raise _exists(path)
+    if not os.access(path.parent, os.W_OK):
+        raise VclError(f"--out is {path}, but nothing may be written in {path.parent}; give a file in another folder.")
+
+
+def _exists(path: Path) -> VclError:
+    return VclError(f"--out is {path}, which exists; give a new name, or delete it first.")
+
+
 def _write(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -120,6 +218,12 @@ def _write(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _occupied(path: Path) -> VclError:
+    return VclError(
+        f"{path} already holds other results; give --out a folder that is new or empty. Nothing was changed."
+    )
 
 
 def _refused(path: Path, error: OSError) -> VclError:

@@ -24,7 +24,7 @@ from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.estimate import check_methods
 from vcl.lab.figures import lambda_grid, sample_grid
-from vcl.lab.folder import RunFolder, write_atomic
+from vcl.lab.folder import RunFolder, new_under, write_atomic
 from vcl.lab.generative.keep import ENDING
 from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
@@ -42,12 +42,9 @@ def open_folder(plan: Plan, out: Path | None) -> Iterator[RunFolder]:
     """The folder asked for, or a new one under runs/ named by experiment, preset and time; gone if no rows come."""
     if out is None:
         stem = f"{plan.experiment.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}"
-        out = next(
-            path
-            for number in range(1000)
-            if not (path := Path("runs") / f"{stem}{f'-{number}' if number else ''}").exists()
-        )
-    folder = RunFolder(out)
+        folder = new_under(Path("runs"), stem)
+    else:
+        folder = RunFolder(out)
     folder.create()
     try:
         yield folder

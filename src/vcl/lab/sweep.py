@@ -18,7 +18,7 @@ from rich.console import Console
 from vcl.errors import VclError, unknown
 from vcl.lab.estimate import check_methods
 from vcl.lab.figures import lambda_grid
-from vcl.lab.folder import RunFolder
+from vcl.lab.folder import VALIDATION, RunFolder
 from vcl.lab.kind import Score
 from vcl.lab.plan import Grid, Plan
 from vcl.lab.results import Row, Summary, final_score, label
@@ -103,7 +103,7 @@ def sweep(
     if select == "validation":
         rest = hold_out(data, share)
         check_tasks(plan, rest, share)
-        held = folder.part("validation")
+        held = folder.part(VALIDATION)
         seconds = run_methods(plan, rest, held, console)
         chosen = choose(held.rows, plan.grid, score.metric)
         title = f"{plan.experiment.name}, on validation data"

@@ -31,7 +31,7 @@ def bench(
     from vcl.lab.arithmetic import HOWS, matrix_products
     from vcl.lab.bench import peers, suite
     from vcl.lab.console import make_console
-    from vcl.lab.folder import write_atomic
+    from vcl.lab.folder import check_new, write_new
     from vcl.lab.plan import choose_device
 
     console = make_console()
@@ -44,14 +44,8 @@ def bench(
     how = next((known for known in HOWS if known == matmul), None)
     if how is None:
         raise unknown("matmul", matmul, HOWS)
-    if out is not None and not out.parent.is_dir():
-        raise VclError(f"--out is {out}, but {out.parent} is not a folder; give a file in a folder that exists.")
-    if out is not None and out.is_dir():
-        raise VclError(f"--out is {out}, which is a folder; give a file, such as {out / 'bench.json'}.")
-    if out is not None and out.exists():
-        raise VclError(f"--out is {out}, which exists; give a new name, or delete it first.")
-    if out is not None and not os.access(out.parent, os.W_OK):
-        raise VclError(f"--out is {out}, but nothing may be written in {out.parent}; give a file in another folder.")
+    if out is not None:
+        check_new(out, "bench.json")
     size = suite.QUICK if quick else suite.FULL
 
     def say(line: str) -> None:
@@ -82,4 +76,4 @@ def bench(
         soft_wrap=True,
     )
     if out is not None:
-        write_atomic(out, json.dumps(about, indent=1) + "\n")
+        write_new(out, (json.dumps(about, indent=1) + "\n").encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import ceil
 from pathlib import Path
 from textwrap import fill
@@ -44,13 +45,15 @@ def picture(images: Sequence[Tensor], tasks: Sequence[str], title: str) -> Figur
     return figure
 
 
-def write(images: Tensor, path: Path) -> None:
-    """Images [count, H, W] with pixels from 0 to 1 side by side in a square, ink dark on white, pixel by pixel."""
+def png(images: Tensor) -> bytes:
+    """Images [count, H, W] with pixels from 0 to 1 side by side in a square, ink dark on white: the bytes of a PNG."""
     columns = ceil(len(images) ** 0.5)
     ink = (255 * images.cpu()).round().clamp(0, WHITE).to(torch.uint8)
     page = canvas([ink[first : first + columns] for first in range(0, len(ink), columns)], columns)
     scaled = (WHITE - page).repeat_interleave(4, 0).repeat_interleave(4, 1)
-    matplotlib.image.imsave(path, scaled.numpy(), cmap="gray", vmin=0, vmax=WHITE)
+    memory = BytesIO()
+    matplotlib.image.imsave(memory, scaled.numpy(), format="png", cmap="gray", vmin=0, vmax=WHITE)
+    return memory.getvalue()
 
 
 def canvas(images: Sequence[Tensor], columns: int, gap: int = 1) -> Tensor:

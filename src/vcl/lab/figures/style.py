@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg", force=False)
 
 from matplotlib.figure import Figure
+
+from vcl.lab.folder import write_atomic_bytes
 
 # Okabe and Ito's palette, dark enough on white; marks differ too, so that nothing rests on colour alone.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
@@ -31,9 +35,16 @@ def line(position: int) -> str:
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Save as ``path``.png and ``path``.svg."""
+    """Save as ``path``.png and ``path``.svg, each whole or not at all."""
     made = [path.with_suffix(".png"), path.with_suffix(".svg")]
-    figure.savefig(made[0], dpi=200)
+    write_atomic_bytes(made[0], _rendered(figure, format="png", dpi=200))
     with matplotlib.rc_context({"svg.hashsalt": "vcl"}):  # the same rows make the same bytes
-        figure.savefig(made[1], metadata={"Date": None})
+        write_atomic_bytes(made[1], _rendered(figure, format="svg", metadata={"Date": None}))
     return made
+
+
+def _rendered(figure: Figure, **how: Any) -> bytes:
+    """The picture as the bytes of a file."""
+    memory = BytesIO()
+    figure.savefig(memory, **how)
+    return memory.getvalue()
