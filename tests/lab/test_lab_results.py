@@ -154,3 +154,20 @@ def test_a_table_at_eighty_columns_has_room_for_a_grid() -> None:
     text = captured.get()
     assert [text.count(word) for word in (" ewc λ=0.01 ", " ewc λ=10000 ", " 84.0 ", "…")] == [1, 1, 1, 0]
     assert all(cell in text for cell in lines[0][1:])
+
+
+@pytest.mark.parametrize("width", [8, 20, 30, 40, 60, 80, 200])
+def test_a_narrow_terminal_keeps_names_and_whole_numbers(width: int) -> None:
+    console = Console(width=width)
+    lines = tables.cells([*two_seeds("vcl-restart-random"), *two_seeds("kcenter-only")], {})
+    with console.capture() as captured:
+        tables.show(console, "a title", lines)
+    text = captured.get()
+    assert "…" not in text
+    assert all(line[0] in text and line[1] in text for line in lines), "the name and its first number"
+    _, _, told = text.partition("No room here for: ")
+    left = [name for name in told.partition(". The whole table is in table.md.")[0].split(", ") if name]
+    assert list(tables.COLUMNS[len(tables.COLUMNS) - len(left) :]) == left
+    shown = [place for place, name in enumerate(tables.COLUMNS) if name not in left]
+    assert all(line[place] in text for line in lines for place in shown)
+    assert (left == []) == (width == 200)

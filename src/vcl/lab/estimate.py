@@ -80,6 +80,9 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
         if own:
             console.print(f"{entry.name}: {', '.join(f'{key}={value}' for key, value in own.items())}", highlight=False)
     table = Table("method", "steps", "about", "memory")
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.overflow = "fold"  # a number that is cut is another number
     for each in estimate(plan, data):
         table.add_row(
             each.method,

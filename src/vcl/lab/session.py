@@ -147,7 +147,7 @@ def show(
     if any(len(lams) > 1 for lams in plan.grid.values()):
         path = folder.path / "lambda"
         figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, path, score=kind.score) + figures
-    console.print(tables.terminal(title, lines, columns))
+    tables.show(console, title, lines, columns)
     console.print(note, soft_wrap=True, highlight=False)
     console.print(
         f"{seconds:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 
 from vcl.lab.results import LAMBDA, Row, Summary, final, methods
 
 COLUMNS = ("method", "accuracy %", "paper", "forgetting %", "log predictive", "calibration")
+
+WIDE = 10_000
+"""Letters that no table comes to."""
 
 
 def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:
@@ -46,8 +50,29 @@ def terminal(title: str, lines: Sequence[Sequence[str]], columns: Sequence[str] 
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for line in lines:
-        table.add_row(line[0].replace(LAMBDA, " λ="), *line[1:])  # 80 columns are few
+        table.add_row(line[0].replace(LAMBDA, " λ="), *line[1 : len(columns)])  # 80 columns are few
     return table
+
+
+def show(console: Console, title: str, lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> None:
+    """Print as many columns as the console has room for, none of them cut, and name those that it has none for.
+
+    Where there is no room for one number beside the methods' names, each stands in a line of its own.
+    """
+
+    def fits(count: int) -> bool:
+        wide = console.options.update(width=WIDE)
+        return console.measure(terminal("", lines, columns[:count]), options=wide).maximum <= console.width
+
+    count = next((count for count in range(len(columns), 1, -1) if fits(count)), 1)
+    if count > 1:
+        console.print(terminal(title, lines, columns[:count]))
+    else:
+        text = [title, *(f"{line[0]}: {columns[1]} {line[1]}" for line in lines)]
+        console.print("\n".join(text), soft_wrap=True, highlight=False)
+    left = ", ".join(columns[max(count, 2) :])
+    if left:
+        console.print(f"No room here for: {left}. The whole table is in table.md.", soft_wrap=True, highlight=False)
 
 
 def markdown(lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
