@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vcl.errors import VclError
-from vcl.lab.settings import Settings, check, override
+from vcl.lab.settings import MOST, MOST_OF, RANGES, Settings, check, override
 
 BASE = Settings(tasks=3, hidden=(8,), epochs=2, batch=16, coreset=4, coreset_epochs=2, coreset_batch=None)
 
@@ -57,7 +57,7 @@ def test_lambda_goes_by_its_own_name() -> None:
 
 @pytest.mark.parametrize("value", ["-1", "-0.001", "nan", "inf"])
 def test_lambda_is_a_number_from_zero_up(value: str) -> None:
-    with pytest.raises(VclError, match=r"lambda is .*; give a number from 0 \(which forgets\) up"):
+    with pytest.raises(VclError, match=r"lambda is .*; give a number from 0 \(which forgets\) to 1e\+12"):
         override(BASE, [f"lambda={value}"])
 
 
@@ -125,6 +125,32 @@ def test_sizes_are_above_zero_or_none(name: str) -> None:
 def test_numbers_are_above_zero(name: str, value: str) -> None:
     with pytest.raises(VclError, match=f"{name} is .*; give a number above 0"):
         override(BASE, [f"{name}={value}"])
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_numbers_are_within_their_range(name: str) -> None:
+    least, most = RANGES[name]
+    called = "lambda" if name == "lam" else name
+    for value in (least, most):
+        assert getattr(override(BASE, [f"{called}={value}"]), name) == value
+    for value in (most * 1.1, 1e30, 1e300, *((least / 1.1, 1e-300) if least else ())):
+        with pytest.raises(
+            VclError, match=f"^{called} is {value}; give a number from {least:g}.* to {most:g}.$".replace("+", r"\+")
+        ):
+            override(BASE, [f"{called}={value}"])
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Settings) if re.search(r"\bint\b", field.type)])
+def test_counts_have_a_largest(field: str) -> None:
+    most = MOST_OF.get(field, MOST)
+    for value in (most + 1, 10**20):
+        with pytest.raises(VclError, match=f"^{field} is {value}; give at most {most:,}.$"):
+            override(BASE, [f"{field}={value}"])
+
+
+def test_an_order_of_many_tasks_is_refused_in_a_short_sentence() -> None:
+    with pytest.raises(VclError, match="name each of 0 to 9999 once"):
+        override(BASE, ["tasks=10000", "order=0,1,2"])
 
 
 @pytest.mark.parametrize("hidden", [(), (8, 0), (-1,)])

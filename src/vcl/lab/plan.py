@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import inf
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from vcl.lab.experiments import Experiment, experiment
 from vcl.lab.kind import MethodEntry, Run
 from vcl.lab.methods import method, with_lambda
 from vcl.lab.results import label
-from vcl.lab.settings import ALIASES, PRESETS, Preset, Settings, override
+from vcl.lab.settings import ALIASES, PRESETS, Preset, Settings, check_range, override
 from vcl.recursion import Method
 
 Grid = Mapping[str, tuple[float, ...]]
@@ -134,8 +133,7 @@ def _number(text: str) -> float:
         value = float(text)
     except ValueError:
         raise VclError(f"--grid lambda takes numbers with commas between, not {text!r}.") from None
-    if not 0 <= value < inf:
-        raise VclError(f"lambda is {text} in --grid; give numbers from 0 (which forgets) up.")
+    check_range("lam", value, f"lambda is {text} in --grid; give numbers")
     return value
 
 

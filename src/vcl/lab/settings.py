@@ -97,6 +97,29 @@ ABOVE_ZERO = (
     "damping",
     "fisher_samples",
 )
+RANGES: dict[str, tuple[float, float]] = {
+    "init_var": (1e-12, 1e6),
+    "prior_var": (1e-12, 1e6),
+    "init_sd": (1e-6, 1e3),
+    "damping": (1e-12, 1e6),
+    "lam": (0, 1e12),
+}
+"""Least and largest: beyond them numbers of single precision overflow or vanish, whatever the learning rate is."""
+
+MOST = 10**9
+"""The largest count of anything; what fits into memory is looked at later (:mod:`vcl.lab.memory`)."""
+
+MOST_OF = {
+    "tasks": 10**4,
+    "epochs": 10**6,
+    "coreset_epochs": 10**6,
+    "classifier_epochs": 10**6,
+    "predict_draws": 10**6,
+    "ll_draws": 10**6,
+    "ll_drawn": 10**6,
+}
+"""The largest count of what takes time and not memory."""
+
 ALIASES = {"lambda": "lam"}
 """Names on the command line that Python keeps for itself."""
 
@@ -130,14 +153,20 @@ def check(settings: DataclassInstance) -> None:
     for name in ABOVE_ZERO:
         if values.get(name) is not None and not 0 < values[name] < inf:
             raise VclError(f"{name} is {values[name]}; give a number above 0.")
+    for name, value in values.items():
+        most = MOST_OF.get(name, MOST)
+        if max(value, default=0) > most if isinstance(value, tuple) else isinstance(value, int) and value > most:
+            raise VclError(f"{name} is {_listed(value)}; give at most {most:,}.")
     if not 0 <= values["average"] <= 1:
         raise VclError(f"average is {values['average']}; give a share of the steps, from 0 (none) to 1 (all).")
     if values.get("particles", 2) < 2:
         raise VclError(f"particles is {values['particles']}; give at least 2.")
-    if not 0 <= values["lam"] < inf:
-        raise VclError(f"lambda is {values['lam']}; give a number from 0 (which forgets) up.")
-    if values["order"] and sorted(values["order"]) != list(range(values["tasks"])):
-        wanted = ",".join(str(number) for number in range(values["tasks"]))
+    for name in RANGES:
+        if name in values:
+            check_range(name, values[name])
+    tasks = range(values["tasks"])
+    if values["order"] and (len(values["order"]) != len(tasks) or sorted(values["order"]) != list(tasks)):
+        wanted = ",".join(map(str, tasks)) if len(tasks) <= 20 else f"0 to {len(tasks) - 1}"
         raise VclError(f"order is {values['order']}; name each of {wanted} once, in the order that you want.")
     layers = values["hidden"] if isinstance(values["hidden"], tuple) else (values["hidden"],)
     if not layers or min(layers) < 1:
@@ -145,6 +174,20 @@ def check(settings: DataclassInstance) -> None:
         raise VclError(f"hidden is {values['hidden']}; give at least one layer of at least 1 unit, such as {such}.")
     if values.get("ll_drawn", 0) < 0:
         raise VclError(f"ll_drawn is {values['ll_drawn']}; give a number of draws, or 0 for none.")
+
+
+def check_range(name: str, value: float, told: str = "") -> None:
+    """Raise one clear sentence, which may begin otherwise, unless the value of this setting is within its range."""
+    least, most = RANGES[name]
+    if not least <= value <= most:
+        shown = next((alias for alias, own in ALIASES.items() if own == name), name)
+        told = told or f"{shown} is {value}; give a number"
+        raise VclError(f"{told} from {least:g}{' (which forgets)' if name == 'lam' else ''} to {most:g}.")
+
+
+def _listed(value: Any) -> str:
+    """A number or several, as the command line takes them."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _parse(key: str, text: str, kind: Any) -> Any:
