@@ -95,12 +95,25 @@ def test_progress_is_told_once_an_epoch() -> None:
 def test_training_that_turns_non_finite_names_the_epoch_and_the_likely_cause() -> None:
     class Explosive(Quadratic):
         def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+            (at,) = parameters
+            return at.sum(1) * torch.where(at.detach()[:, 0] > 0, torch.tensor([1.0, float("nan")]), 1.0)
+
+    with pytest.raises(
+        NonFiniteError, match=r"a fit became non-finite in epoch 2 of 5 \(seed 1\).*learning rate 0.001"
+    ):
+        ascend(Explosive(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(5, None), Rng((0, 1)), what="a fit")
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+def test_training_that_is_not_finite_before_its_first_step_is_no_matter_of_the_rate(batch: int | None) -> None:
+    class Infinite(Quadratic):
+        def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
             return parameters[0].sum(1) * torch.tensor([1.0, float("nan")])
 
     with pytest.raises(
-        NonFiniteError, match=r"a fit became non-finite in epoch 1 of 5 \(seed 1\).*learning rate 0.001"
+        NonFiniteError, match=r"^a fit is not finite where it begins \(seed 1\), so the learning rate has no"
     ):
-        ascend(Explosive(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(5, None), Rng((0, 1)), what="a fit")
+        ascend(Infinite(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(5, batch), Rng((0, 1)), what="a fit")
 
 
 @pytest.mark.parametrize("bad", [2, 5])

@@ -14,6 +14,11 @@ class NonFiniteError(VclError):
     """Training left the finite numbers."""
 
 
+def too_fast(lr: float) -> str:
+    """What is said where training was finite at its start and then left the finite numbers."""
+    return f"the learning rate {lr:g} is probably too large for this data; lower it, or scale the inputs."
+
+
 def unknown(kind: str, name: str, accepted: Iterable[str]) -> VclError:
     """The error for a name that is not on a list, with the nearest one that is.
 

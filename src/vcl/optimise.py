@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vcl.data import Data, ready, weight_of_each
-from vcl.errors import NonFiniteError, VclError, unknown
+from vcl.errors import NonFiniteError, VclError, too_fast, unknown
 from vcl.rng import Rng
 from vcl.step import Objective, Step, make_step
 
@@ -144,7 +144,7 @@ def climb(
             values.append(step.value)
             done += 1
             yield now, step
-        guard.epoch(epoch, torch.stack(values).mean(0), now)
+        guard.epoch(epoch, torch.stack(values).mean(0), now, values[0])
     guard.end()
 
 
@@ -159,9 +159,12 @@ class Guard:
     def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, behind: int) -> None:
         self.what, self.settings, self.seeds, self.report, self.behind = what, settings, seeds, report, behind
         self.unseen: list[tuple[int, Tensor]] = []
+        self.start: Tensor | None = None
 
-    def epoch(self, epoch: int, value: Tensor, parameters: tuple[Tensor, ...]) -> None:
-        """An epoch ended with this objective [R] on average, and here."""
+    def epoch(self, epoch: int, value: Tensor, parameters: tuple[Tensor, ...], first: Tensor | None = None) -> None:
+        """An epoch ended with this objective [R] on average, and here; ``first`` was that of its first step."""
+        if epoch == 1:
+            self.start = first  # before any step was taken
         self.unseen.append((epoch, _finite(value, parameters)))
         while len(self.unseen) > self.behind:
             self._look(*self.unseen.pop(0))
@@ -175,10 +178,15 @@ class Guard:
     def _look(self, epoch: int, fine: Tensor) -> None:
         if not bool(fine.all()):
             seeds = dict.fromkeys(str(seed) for seed, good in zip(self.seeds, fine.tolist(), strict=True) if not good)
+            if self.start is not None and not bool(self.start.isfinite().all()):
+                raise NonFiniteError(
+                    f"{self.what} is not finite where it begins (seed {', '.join(seeds)}), so the learning rate has no "
+                    "part in it: a variance (init_var, prior_var), init_sd or lambda is out of range for this network, "
+                    "or the inputs are too large."
+                )
             raise NonFiniteError(
                 f"{self.what} became non-finite in epoch {epoch} of {self.settings.epochs} (seed {', '.join(seeds)}): "
-                f"the learning rate {self.settings.lr:g} is probably too large for this data; lower it, or scale the "
-                "inputs."
+                f"{too_fast(self.settings.lr)}"
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from vcl.errors import NonFiniteError
+from vcl.errors import NonFiniteError, too_fast
 from vcl.lab import tables
 from vcl.lab.kind import ACCURACY, Asked, Kind, Tabled
 from vcl.lab.methods import METHODS
@@ -52,7 +52,7 @@ def evaluate(asked: Asked) -> list[Row]:
         if not bool(probabilities.isfinite().all()):  # their argmax would pass for an accuracy
             raise NonFiniteError(
                 f"task {state.t} ({asked.met[-1].name}): the predictions on task {number} ({task.name}) are not "
-                f"finite; the learning rate {settings.lr:g} is probably too large; lower it, or scale the inputs."
+                f"finite; {too_fast(settings.lr)}"
             )
         for metric, measure in METRICS.items():
             values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
