@@ -40,6 +40,14 @@ def test_all_pieces_are_done_as_many_at_once_as_there_are_jobs() -> None:
     assert len({thread for _, thread in done}) == 3
 
 
+@pytest.mark.parametrize("jobs", [10**6, 10**20])
+def test_more_jobs_than_pieces_are_as_many_as_pieces(jobs: int) -> None:
+    done: list[int] = []
+    side_by_side([lambda report, n=n: done.append(n) for n in range(3)], jobs, CPU)  # type: ignore[misc]
+    side_by_side([], jobs, CPU)
+    assert sorted(done) == [0, 1, 2]
+
+
 def test_an_error_stops_the_others_at_their_next_epoch_and_is_raised() -> None:
     meet, seen = Barrier(2, timeout=20), list[str]()
 

@@ -13,9 +13,10 @@ from rich.table import Table
 
 from vcl.data import Data, dataset
 from vcl.errors import VclError
-from vcl.lab.kind import Kind, MethodEntry
+from vcl.lab.kind import MethodEntry
+from vcl.lab.memory import check_memory, gigabytes, look
 from vcl.lab.plan import Plan
-from vcl.lab.streams import Arrays, Stream
+from vcl.lab.streams import Arrays
 from vcl.models.base import Model
 from vcl.projections import Projection, Target
 from vcl.recursion import Method, Task
@@ -96,17 +97,19 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
     )
 
 
-def check_methods(plan: Plan, data: Arrays) -> None:
+def check_methods(plan: Plan, data: Arrays, jobs: int = 1) -> None:
     """Raise one clear sentence, before any training, unless every method can take the tasks and the network.
 
-    Tasks must be large enough for a method's coreset, and the network small enough for its limit.
+    All must fit into memory, tasks must be large enough for a method's coreset, and the network small enough for its
+    limit.
     """
-    stream = plan.experiment.stream(data, plan.settings, Rng(plan.seeds[:1]))
+    check_memory(plan, data, jobs)
+    stream = plan.experiment.stream(data, plan.settings, Rng((0,)))
     tasks = [(task.train.size, task.heads) for task in stream]
     for entry in plan.methods:
         fits(plan.build(entry), [size for size, _ in tasks], entry.climbs)
         model = plan.experiment.kind.model(plan.settings_of(entry), stream.shape)
-        largest = max(model.prior(heads).layout.size for _, heads in tasks)
+        largest = max(model.layout(heads).size for _, heads in tasks)
         if entry.most_parameters is not None and largest > entry.most_parameters:
             raise VclError(
                 f"{entry.name} takes networks of up to {entry.most_parameters} parameters a task, and this one has "
@@ -140,9 +143,9 @@ def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
     kinds = {fit.kind: fit for fit in planned}
     cost = {kind: _step_seconds(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
     seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
-    draws = settings.draws if entry.draws else 1
-    gigabytes = _gigabytes(kind, settings, len(seeds), draws, task, stream, planned)
-    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, gigabytes)
+    batch, lams = max((fit.batch for fit in planned), default=1), len(plan.grid.get(entry.name, (None,)))
+    held = gigabytes(plan, entry, look(plan, settings, data), settings, lams, batch)
+    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held)
 
 
 def _step_seconds(fit: Fit, task: Task, model: Model, rng: Rng) -> float:
@@ -167,21 +170,6 @@ def _step_seconds(fit: Fit, task: Task, model: Model, rng: Rng) -> float:
 
     timed(1)
     return max(timed(2 * TRIAL) - timed(TRIAL), 1e-6) / TRIAL
-
-
-def _gigabytes(kind: Kind, s: Any, runs: int, draws: int, task: Task, stream: Stream, planned: list[Fit]) -> float:
-    parameters: int = kind.model(s, stream.shape).prior(task.heads).layout.size
-    # q_{t-1}, the fit, its gradient and Adam's two moments, each a mean and a log variance; and q_t by head.
-    beliefs: int = runs * parameters * 4 * 2 * (5 + (stream.size if s.predictive == "per-head" else 1))
-    batch = max((fit.batch for fit in planned), default=1)
-    # Mean, deviation, noise and output of a layer, and the gradients of two of them.
-    activations: int = runs * draws * batch * kind.units(s) * 4 * 6
-    data = _bytes(task.train) * 2 + _bytes(task.test) * stream.size
-    return (beliefs + activations + data) / 1e9
-
-
-def _bytes(data: Data) -> int:
-    return sum(part.untyped_storage().nbytes() for part in (data.x, data.y))
 
 
 def _span(seconds: float) -> str:

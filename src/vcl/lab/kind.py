@@ -95,6 +95,11 @@ class Tabled(NamedTuple):
     explain: Callable[[Sequence[Row], Mapping[str, float]], str]
 
 
+def no_bytes(settings: Any, shape: tuple[int, ...], runs: int) -> int:
+    """Nothing that counts."""
+    return 0
+
+
 def nothing(asked: Prepared) -> None:
     """No preparation."""
 
@@ -119,6 +124,8 @@ class Kind(NamedTuple):
     prediction: Callable[[MethodEntry], tuple[str, ...]]
     """The settings that a method's evaluation follows from."""
     prepare: Callable[[Prepared], Any] = nothing
+    evaluation: Callable[[Any, tuple[int, ...], int], int] = no_bytes
+    """Bytes that an evaluation holds beside beliefs and data, from settings, the shape of an input and the runs."""
     samples: Callable[[Asked], Tensor] | None = None
     """Pictures to keep after each task, if there are any: uint8 [runs, tasks so far, count, ...]."""
     save: Callable[[Asked], bytes] | None = None

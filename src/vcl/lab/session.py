@@ -68,7 +68,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
 
 def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console, jobs: int = 1) -> None:
     """Run every method of the plan and leave the whole story in ``folder``."""
-    check_methods(plan, data)
+    check_methods(plan, data, jobs)
     about = describe(plan, origin, data.train_x.shape[1:])
     folder.describe(about)
     began = perf_counter()

@@ -38,7 +38,7 @@ def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device
     On a GPU no more than :data:`MOST_ON_GPU` are at work, whatever ``jobs`` is.
     The first error ends them all and is raised; what a piece has written by then stays.
     """
-    jobs = min(jobs, MOST_ON_GPU) if device.type == "cuda" else jobs
+    jobs = max(1, min(jobs, len(pieces), *((MOST_ON_GPU,) if device.type == "cuda" else ())))
     stop, threads, places = Event(), max(1, torch.get_num_threads() // jobs), SimpleQueue[int]()
     for place in range(jobs):
         places.put(place)

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+MOST_SEEDS = 1000
+"""Of an item that is no stream of tasks; what a stream can have is counted (:mod:`vcl.lab.memory`)."""
+
 
 def paper(
     items: Annotated[list[str], typer.Argument(help="`list`, `all`, or one or more items, such as fig2 fig4.")],
@@ -27,6 +30,7 @@ def paper(
 
     from vcl.errors import VclError, unknown
     from vcl.lab.console import make_console
+    from vcl.lab.paper.item import TableItem
     from vcl.lab.paper.items import ITEMS, item
     from vcl.lab.paper.reproduce import Reproduction
     from vcl.lab.plan import choose_device
@@ -44,6 +48,9 @@ def paper(
         raise unknown("preset", preset, PRESETS)
     if seeds is not None and seeds < 1:
         raise VclError(f"--seeds is {seeds}; give at least 1.")
+    tables = [entry.name for entry in chosen if isinstance(entry, TableItem)]
+    if seeds is not None and seeds > MOST_SEEDS and tables:
+        raise VclError(f"--seeds is {seeds}; {tables[0]} takes at most {MOST_SEEDS:,}: give fewer, or leave it out.")
     check_jobs(jobs)
     where = out or Path("runs") / f"paper-{known}"
     made_by, changes = command(sys.argv[1:]), tuple(set_ or ())

@@ -43,7 +43,7 @@ def run(
         check_used([each] if each else [])
     plan, arrays, origin = load_arrays(plan, other, data, console)
     if dry_run:
-        check_methods(plan, arrays)
+        check_methods(plan, arrays, jobs)
         show_estimate(plan, arrays, console)
         return
     with open_folder(plan, out) as folder:

@@ -7,9 +7,9 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from vcl.errors import NonFiniteError
+from vcl.errors import NonFiniteError, too_fast
 from vcl.lab.datasets.places import cache
-from vcl.lab.generative.classifier import Classifier, Training, classifier
+from vcl.lab.generative.classifier import LAYERS, Classifier, Training, classifier
 from vcl.lab.generative.keep import generators, samples
 from vcl.lab.generative.methods import GENERATIVE_METHODS
 from vcl.lab.generative.settings import GenerativeSettings
@@ -72,13 +72,20 @@ def evaluate(asked: Asked) -> list[Row]:
             if not bool(values.isfinite().all()):
                 raise NonFiniteError(
                     f"task {state.t} ({asked.met[-1].name}): the {metric} of task {number} ({task.name}) is not "
-                    f"finite; the learning rate {s.lr:g} is probably too large; lower it."
+                    f"finite; {too_fast(s.lr)}"
                 )
             rows += [
                 Row(run.label, run.seed, state.t, number, metric, value)
                 for run, value in zip(asked.runs, values.tolist(), strict=True)
             ]
     return rows
+
+
+def evaluation(s: GenerativeSettings, shape: tuple[int, ...], runs: int) -> int:
+    """Bytes of the classifier while it is trained (weights, gradient, Adam's moments), or of the images it judges."""
+    pixels, hidden = prod(shape), s.classifier_hidden
+    trained = 4 * hidden * (pixels + (LAYERS - 1) * hidden)
+    return 4 * max(trained, runs * s.images * 2 * (pixels + hidden))
 
 
 def columns(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -143,6 +150,7 @@ GENERATIVE = Kind(
     network=("latent", "features", "hidden", "private", "encoder", "head_kl", "prior_var"),
     prediction=lambda entry: ("ll_draws", "ll_drawn", "images", "classifier_hidden", "classifier_epochs"),
     prepare=prepare,
+    evaluation=evaluation,
     samples=samples,
     save=generators,
 )

@@ -21,6 +21,8 @@ from vcl.latent import generate
 from vcl.recursion import State
 from vcl.rng import Rng
 
+MOST_IMAGES = 10_000
+
 
 class Saved(NamedTuple):
     """Generators by task, and what is needed to draw from them."""
@@ -36,6 +38,8 @@ class Saved(NamedTuple):
             raise unknown("task", task, list(self.state.predictive))
         if count < 1:
             raise VclError(f"--count is {count}; give at least 1.")
+        if count > MOST_IMAGES:
+            raise VclError(f"--count is {count}; give at most {MOST_IMAGES:,}, which is what one picture can show.")
         model = GENERATIVE.model(self.settings, self.shape)
         images = generate(self.state.predictive[task], model, task, count, Rng((seed,)).at("sample"))[0]
         return images.view(count, *self.shape)
