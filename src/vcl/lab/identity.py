@@ -29,7 +29,7 @@ CLASS = ""
 
 
 def depends_on(plan: Plan, entry: MethodEntry, settings: Any = None) -> dict[str, Any]:
-    """All that the numbers of a method follow from, beside the data: live values, to be described.
+    """All that the numbers of a method follow from, beside the data and the runs: live values, to be described.
 
     ``settings`` stand in the place of the plan's own, if given.
     """
@@ -43,7 +43,6 @@ def depends_on(plan: Plan, entry: MethodEntry, settings: Any = None) -> dict[str
         "prediction": Chosen(settings, kind.prediction(entry)),
         "device": plan.device.type,
         "matmul": settings.matmul if on_gpu else "float32",  # CPUs never round factors
-        "runs": [[run.label, run.seed] for run in replace(plan, settings=settings).runs(entry)],
     }
 
 
@@ -92,11 +91,13 @@ def identity(about: Mapping[str, Any]) -> str:
 
 def uses(plan: Plan, entry: MethodEntry, name: str) -> bool:
     """Whether the numbers of a method depend on a setting: whether its description changes with it."""
+    if name == "seeds":  # which runs there are, not what each of them does
+        return True
     settings = plan.settings_of(entry)
     other = another(get_type_hints(type(settings))[name], getattr(settings, name))
     if other is MISSING:
         return False
-    changed = replace(settings, **{name: other})
+    changed, plan = replace(settings, **{name: other}), replace(plan, grid={})  # a grid may have any number of runs
     return bool(described(depends_on(plan, entry, settings)) != described(depends_on(plan, entry, changed)))
 
 

@@ -57,8 +57,8 @@ class Plan:
     def build(self, entry: MethodEntry, settings: Any = None) -> Method[Any]:
         """The method (of other ``settings`` than the plan's, if given), with a lambda for each run of a grid."""
         made = entry.build(self.settings_of(entry) if settings is None else settings)
-        lams = tuple(run.lam for run in self.runs(entry) if run.lam is not None)
-        return with_lambda(made, lams) if lams else made
+        lams = self.grid.get(entry.name)
+        return made if lams is None else with_lambda(made, tuple(lam for lam in lams for _ in self.seeds))
 
     def paper(self) -> dict[str, float]:
         """The paper's numbers by label: a lambda of a grid has one if it is the paper's own choice."""

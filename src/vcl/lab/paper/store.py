@@ -25,6 +25,7 @@ from vcl.lab.behind import Behind
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.identity import depends_on, described, identity, same
+from vcl.lab.memory import check_listed
 from vcl.lab.plan import Plan
 from vcl.lab.progress import both, watching
 from vcl.lab.provenance import device_name, made_by
@@ -64,7 +65,8 @@ class Kept(NamedTuple):
 def description(plan: Plan, data: Loaded) -> dict[str, Any]:
     """Everything that the numbers of a plan with one method depend on: live values (see :mod:`vcl.lab.identity`)."""
     (entry,) = plan.methods
-    return {"format": FORMAT, "data": data.digest, **depends_on(plan, entry)}
+    runs = [[run.label, run.seed] for run in plan.runs(entry)]
+    return {"format": FORMAT, "data": data.digest, **depends_on(plan, entry), "runs": runs}
 
 
 def write_pictures(pictures: Sequence[Tensor]) -> bytes:
@@ -91,6 +93,7 @@ class Store:
 
     def finished(self, plan: Plan, data: Loaded) -> bool:
         """Whether there is nothing left to compute."""
+        check_listed(plan, data.arrays)
         return bool(self._find(_stem(plan), description(plan, data))[1].get("finished"))
 
     def stream(self, plan: Plan, data: Loaded, called: str | None = None, beside: Report = silent) -> Kept:
@@ -98,6 +101,7 @@ class Store:
 
         ``called`` is what it goes by where others are at work too, which ``beside`` is told of the epochs for.
         """
+        check_listed(plan, data.arrays)
         (entry,) = plan.methods
         value = description(plan, data)
         folder, known = self._find(_stem(plan), value)
