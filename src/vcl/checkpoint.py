@@ -58,27 +58,85 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
 
 
 def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
-    """The state that :func:`to_bytes` wrote, on ``device``."""
+    """The state that :func:`to_bytes` wrote, on ``device``; one clear sentence if it is not as that wrote it."""
+    try:
+        return unpacked(content, device)
+    except ValueError as error:
+        raise VclError(f"this is no saved vcl state, or it is damaged ({error}); save it anew.") from error
+
+
+def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
+    """The same, but what is wrong is a ValueError, for who knows the file's name.
+
+    What is looked at: that nothing is missing and nothing is too much, kinds, shapes and dtypes, and that all numbers
+    are finite (a log variance may be minus infinity, which is that of a point).
+    """
     try:
         tensors = load(content)
-        about = json.loads(bytes(tensors.pop("about").numpy()))
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise VclError(f"this is no saved vcl state, or it is damaged ({error}); save it anew.") from error
-    if about["format"] != FORMAT:
-        raise VclError(f"this state has format {about['format']}; this version of vcl reads format {FORMAT}.")
-    tensors = {name: value.to(device) for name, value in tensors.items()}
+        about = json.loads(bytes(_pop(tensors, "about").numpy()))
+        _require(about["format"] == FORMAT, f"its format is {about['format']!r}, and this version reads {FORMAT}")
+        return _state(about, {name: value.to(device) for name, value in tensors.items()})
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]!r} is missing or unknown") from error
+    except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
+
+
+def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
+    """The state of a description and tensors, which must be all used."""
     beliefs = [_belief(place, entry, tensors) for place, entry in enumerate(about["beliefs"])]
-    coreset = None
-    if about["sources"] is not None:
-        x, y, source = (tensors[f"coreset.{field}"] for field in ("x", "y", "source"))
-        coreset = Data(x, y, source, tuple(Source(*each) for each in about["sources"]))
-    predictive = {head: beliefs[place] for head, place in about["predictive"].items()}
-    return State(about["t"], about["heads"], beliefs[0], predictive, coreset)
+    runs = beliefs[0].mean.shape[0]
+    coreset = None if about["sources"] is None else _coreset(about["sources"], tensors)
+    t, heads, places = about["t"], about["heads"], about["predictive"]
+    _require(not tensors, f"{next(iter(tensors), '')} is too much")
+    _require(type(t) is int and t >= 0, f"t is {t}")
+    _require(isinstance(heads, dict) and all(type(size) is int and size > 0 for size in heads.values()), "heads")
+    _require(set(places) == (set(heads) if t else set()), "predictive names other heads than were met")
+    _require(all(type(place) is int and 0 <= place < len(beliefs) for place in places.values()), "predictive")
+    _require(all(belief.mean.shape[0] == runs for belief in beliefs), "beliefs are of different numbers of runs")
+    _require(coreset is None or coreset.runs == runs, "the coreset is of another number of runs")
+    return State(t, heads, beliefs[0], {head: beliefs[place] for head, place in places.items()}, coreset)
 
 
 def _belief(place: int, entry: dict[str, Any], tensors: dict[str, Tensor]) -> Belief:
     names, shapes = entry["layout"]
     layout = Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
+    _require(len(set(names)) == len(shapes) and all(isinstance(name, str) for name in names), "names of parameters")
+    _require(all(type(size) is int and size >= 0 for shape in layout.shapes for size in shape), "shapes of parameters")
     kind = BELIEFS[entry["kind"]]
-    belief: Belief = kind(layout, *(tensors[f"belief.{place}.{field}"] for field in kind._fields[1:]))
+    values = {field: _pop(tensors, f"belief.{place}.{field}") for field in kind._fields[1:]}
+    mean = values["mean"]
+    for field, value in values.items():
+        what = f"belief.{place}.{field}"
+        wide = kind is FullGaussian and field == "precision"
+        wanted = (mean.shape[0], *(layout.size,) * (2 if wide else 1))
+        _require(value.is_floating_point() and value.dtype == mean.dtype, f"{what} has dtype {value.dtype}")
+        _require(tuple(value.shape) == wanted, f"{what} has shape {tuple(value.shape)} and not {wanted}")
+        points = value == -torch.inf if field == "log_var" else torch.zeros((), dtype=torch.bool, device=value.device)
+        _require(bool((value.isfinite() | points).all()), f"{what} holds numbers that are not finite")
+    belief: Belief = kind(layout, *values.values())
     return belief
+
+
+def _coreset(given: list[list[str]], tensors: dict[str, Tensor]) -> Data:
+    x, y, source = (_pop(tensors, f"coreset.{field}") for field in ("x", "y", "source"))
+    sources = tuple(Source(*each) for each in given)
+    _require(all(isinstance(word, str) for each in sources for word in each), "sources of the coreset")
+    _require(x.dim() > 2 and x.shape[:2] == y.shape[:2] == source.shape, "shapes of the coreset")
+    _require(source.dtype == torch.int64, f"coreset.source has dtype {source.dtype}")
+    _require(bool(((source >= 0) & (source < len(sources))).all()), "coreset.source names what is not there")
+    for name, value in (("x", x), ("y", y)):
+        _require(
+            not value.is_complex() and bool(value.isfinite().all()), f"coreset.{name} holds numbers that are not finite"
+        )
+    return Data(x, y, source, sources)
+
+
+def _pop(tensors: dict[str, Tensor], name: str) -> Tensor:
+    _require(name in tensors, f"{name} is missing")
+    return tensors.pop(name)
+
+
+def _require(fine: bool, fault: str) -> None:
+    if not fine:
+        raise ValueError(fault)

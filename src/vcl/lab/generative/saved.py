@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
+import torch
 from torch import Tensor
 
-from vcl.checkpoint import from_bytes
+from vcl.checkpoint import unpacked
 from vcl.errors import VclError, unknown
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import ABOUT
 from vcl.lab.generative.keep import ENDING
 from vcl.lab.generative.kind import GENERATIVE
 from vcl.lab.generative.settings import GenerativeSettings
+from vcl.lab.reading import read_settings, reading, require, same_layout
 from vcl.latent import generate
+from vcl.models.base import spread
 from vcl.recursion import State
 from vcl.rng import Rng
 
 MOST_IMAGES = 10_000
+AGAIN = "run it again"
+"""What to do about a file of a run."""
 
 
 class Saved(NamedTuple):
@@ -46,28 +50,41 @@ class Saved(NamedTuple):
 
 
 def read(run: Path, method: str | None) -> Saved:
-    """The generators that a run left in its folder."""
+    """The generators that a run left in its folder, all that is read of them checked."""
     try:
         about = json.loads((run / ABOUT).read_text())
         found = experiment(about["experiment"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise VclError(f"{run} is not the folder of a run ({error}); give one that `vcl run` made.") from error
     if found.kind is not GENERATIVE:
         raise VclError(f"{run} is a run of {found.name}, which has no generators; give one of a generative experiment.")
-    lacking = [key for key in ("methods", "settings", "settings_of", "shape") if key not in about]
-    if lacking:
-        raise VclError(f"{run / ABOUT} has no {lacking[0]!r}: it was written by another version; run it again.")
-    there = [name for name in about["methods"] if (run / f"{name}{ENDING}").exists()]
+    with reading(run / ABOUT, AGAIN):
+        shape, methods = tuple(about["shape"]), about["methods"]
+        require(len(shape) == 2 and all(type(side) is int and side > 0 for side in shape), f"shape is {about['shape']}")
+        require(isinstance(methods, list) and all(isinstance(name, str) for name in methods), f"methods is {methods!r}")
+        there = [name for name in methods if (run / f"{name}{ENDING}").exists()]
     if not there:
         raise VclError(f"{run} holds no generators: no method of that run was finished; run it again.")
     chosen = method or there[0]
     if chosen not in there:
         raise unknown("method", chosen, there)
-    known = {field.name for field in fields(GenerativeSettings)}
-    values = {**about["settings"], **about["settings_of"].get(chosen, {})}
-    settings = GenerativeSettings(**{name: value for name, value in values.items() if name in known})
-    try:
-        state = from_bytes((run / f"{chosen}{ENDING}").read_bytes())
-    except (OSError, SafetensorError) as error:
-        raise VclError(f"the generators of {chosen} in {run} cannot be read ({error}); run it again.") from error
-    return Saved(chosen, settings, tuple(about["shape"]), state)
+    with reading(run / ABOUT, AGAIN):
+        settings = read_settings(GenerativeSettings, {**about["settings"], **about["settings_of"].get(chosen, {})})
+        require(about["seeds"] == list(range(settings.seeds)), f"seeds is {about['seeds']!r}, of {settings.seeds}")
+    path = run / f"{chosen}{ENDING}"
+    with reading(path, AGAIN):
+        state = unpacked(path.read_bytes())
+        check_fits(state, settings, shape)
+    return Saved(chosen, settings, shape, state)
+
+
+def check_fits(state: State[Any], settings: GenerativeSettings, shape: tuple[int, ...]) -> None:
+    """Within :func:`reading`: that these are the decoders of one run, of the network that the settings describe."""
+    with torch.device("meta"):  # shapes alone
+        model = GENERATIVE.model(settings, shape)
+    require(set(state.heads.values()) <= {prod(shape)}, f"its images are not of {' x '.join(map(str, shape))} pixels")
+    layout = model.layout(state.heads)
+    decoders = spread(model, layout)
+    for belief in (state.propagated, *state.predictive.values()):
+        require(belief.mean.shape[0] == 1, f"it is of {belief.mean.shape[0]} runs, not of one")
+        require(same_layout(belief.layout, decoders), f"it is of another network than {ABOUT} says")

@@ -1,0 +1,147 @@
+"""Files of ours, read as if a stranger had written them: whatever is wrong is one sentence that names the file."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from vcl.checkpoint import unpacked
+from vcl.errors import VclError
+from vcl.lab.kind import Run
+from vcl.lab.results import Row
+from vcl.lab.settings import check
+from vcl.layout import Layout
+from vcl.recursion import State
+
+S = TypeVar("S")
+
+ANEW = "delete its folder to compute it anew"
+"""What to do about a file that `vcl paper` kept."""
+
+
+class DamagedError(ValueError):
+    """What is wrong with a file, for :func:`reading` to tell."""
+
+
+@contextmanager
+def reading(path: Path, mend: str = ANEW) -> Iterator[None]:
+    """Whatever fails in here is told as a fault of this file, with what to do about it."""
+    try:
+        yield
+    except VclError as error:
+        raise VclError(f"{path} cannot be read ({str(error).rstrip('.')}); {mend}.") from error
+    except OSError as error:
+        raise VclError(f"{path} cannot be read ({error.strerror}); {mend}.") from error
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        fault = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
+        raise VclError(f"{path} cannot be read ({fault}); {mend}.") from error
+
+
+def require(fine: bool, fault: str) -> None:
+    """Within :func:`reading`: the fault, unless all is fine."""
+    if not fine:
+        raise DamagedError(fault)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; within :func:`reading`."""
+    found = json.loads(path.read_text())
+    require(isinstance(found, dict), "it is no JSON object")
+    return dict(found)
+
+
+def read_part(path: Path) -> dict[str, Any]:
+    """What `vcl paper` wrote of a part, its kinds of values checked."""
+    with reading(path):
+        known = read_object(path)
+        finished, seconds, notes = known["finished"], known["seconds"], known["notes"]
+        require(isinstance(finished, bool), f"finished is {finished!r}")
+        require(type(seconds) in (int, float) and isfinite(seconds) and seconds >= 0, f"seconds is {seconds!r}")
+        require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), f"notes is {notes!r}")
+        require(isinstance(known["description"], dict), "description is no object")
+    return known
+
+
+def read_state(path: Path, model: Any, runs: int, tasks: int, device: torch.device | str = "cpu") -> State[Any]:
+    """The state in a file, which must be of this model, of so many runs and of at most so many tasks."""
+    with reading(path):
+        state = unpacked(path.read_bytes(), device)
+        require(state.propagated.mean.shape[0] == runs, f"it is of {state.propagated.mean.shape[0]} runs, not {runs}")
+        require(state.t <= tasks, f"it is of {state.t} tasks, not of up to {tasks}")
+        wanted = model.layout(state.heads)
+        require(same_layout(state.propagated.layout, wanted), "it is of another network")
+        for head, belief in state.predictive.items():
+            fits = same_layout(belief.layout, wanted) or same_layout(belief.layout, wanted.touched([head]))
+            require(fits, f"head {head!r} is of another network")
+    return state
+
+
+def same_layout(one: Layout, other: Layout) -> bool:
+    """Whether both have the same parameters of the same shapes, in any order."""
+    return dict(zip(one.names, one.shapes, strict=True)) == dict(zip(other.names, other.shapes, strict=True))
+
+
+def check_rows(rows: Sequence[Row], runs: Sequence[Run], tasks: int, path: Path) -> None:
+    """Raise one clear sentence unless the rows are those of these runs: every metric after and on every task, once."""
+    with reading(path):
+        wanted = {
+            (run.label, run.seed, after, on)
+            for run in runs
+            for after in range(1, tasks + 1)
+            for on in range(1, after + 1)
+        }
+        by_metric: dict[str, list[tuple[str, int, int, int]]] = {}
+        for row in rows:
+            by_metric.setdefault(row.metric, []).append(row[:4])
+            require(not isnan(row.value), f"the {row.metric} of {row.method} on task {row.on} is not a number")
+        require(bool(by_metric) or not wanted, "it has no rows")
+        for metric, found in by_metric.items():
+            lacking, more = wanted - set(found), set(found) - wanted
+            require(not lacking, f"{len(lacking)} values of {metric} are missing")
+            require(not more and len(found) == len(wanted), f"it has values of {metric} that no run made")
+
+
+def check_pictures(pictures: Sequence[Tensor], runs: int, tasks: int, path: Path) -> None:
+    """Raise one clear sentence unless these are pictures after each task: uint8 [runs, tasks so far, count, H, W]."""
+    with reading(path):
+        require(len(pictures) == tasks, f"it holds pictures after {len(pictures)} tasks, not {tasks}")
+        for after, images in enumerate(pictures, start=1):
+            kind = f"after task {after} it holds {images.dtype} {tuple(images.shape)}"
+            fine = images.dtype == torch.uint8 and images.dim() == 5 and images.shape[:2] == (runs, after)
+            require(fine and images.shape[2:] == pictures[0].shape[2:] and images.numel() > 0, kind)
+
+
+def read_settings(kind: type[S], values: Mapping[str, Any]) -> S:
+    """Settings of a kind from JSON, every value checked; within :func:`reading`. What is unknown is left out."""
+    hints = typing.get_type_hints(kind)
+    known = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in hints
+    }
+    for name, value in known.items():
+        require(_is(value, hints[name]), f"the setting {name} is {value!r}")
+    made = kind(**known)
+    check(made)  # type: ignore[arg-type]
+    return made
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value from JSON is of the kind that a setting has."""
+    options = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return value in options
+    if isinstance(hint, types.UnionType):
+        return any(_is(value, option) for option in options)
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_is(each, options[0]) for each in value)
+    if hint is float:
+        return type(value) in (int, float)
+    return type(value) is hint
