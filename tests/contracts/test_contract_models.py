@@ -241,7 +241,18 @@ def test_code_that_cannot_be_treated_soundly_is_refused_before_any_work(trunk: n
 
 
 def test_dropout_in_evaluation_mode_is_accepted() -> None:
-    Network(nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5)).eval(), 5, Categorical())
+    """It then does nothing: every number is that of the same network without it."""
+    linear, data = nn.Linear(6, 5), blobs(4, 0, "t", "h0")
+    plain, dropped = (
+        Network(module, 5, Categorical()) for module in (linear, nn.Sequential(linear, nn.Dropout(0.5)).eval())
+    )
+    prior = plain.prior({"h0": 2})
+    assert dropped.prior({"h0": 2}).layout.size == prior.layout.size
+    one = Data(data.x[0], data.y[0], data.source[0], data.sources)
+    theta = torch.randn(prior.layout.size, generator=torch.Generator().manual_seed(0))
+    found, known = (model.log_lik(model.prior({"h0": 2}).layout.split(theta), one) for model in (dropped, plain))
+    assert torch.equal(found, known)
+    assert known.shape == (4,)
 
 
 @pytest.mark.parametrize(

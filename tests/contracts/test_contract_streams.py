@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from vcl.data import Data
+from vcl.errors import VclError
 from vcl.lab.experiments import EXPERIMENTS, Experiment
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import PRESETS, check
 from vcl.lab.streams import Arrays, Stream
+from vcl.projections.vi import Elbo
 from vcl.recursion import Task
 from vcl.rng import Rng
 
@@ -122,3 +124,9 @@ def test_the_network_takes_every_task(plan: Plan, side: int) -> None:
         heads |= task.heads
         for part in parts(task):
             model.check(part, heads)
+            prior = model.prior(task.heads).expand(len(plan.seeds))
+            bound = Elbo(model, prior, draws=1, estimator="weights")
+            parameters, noise = bound.parameters(prior), torch.zeros(len(plan.seeds), bound.noise(part))
+            assert bound(parameters, part, part.size, noise).isfinite().tolist() == [True] * len(plan.seeds)
+            with pytest.raises(VclError, match=f"{side}|{side * side}"):
+                model.check(part._replace(x=part.x[..., :-1]), heads)
