@@ -1,0 +1,112 @@
+"""Every setting reaches the object that uses it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
+from vcl.curvature import Curvature
+from vcl.lab import discriminative
+from vcl.lab.generative import kind as generative
+from vcl.lab.generative.methods import GENERATIVE_METHODS
+from vcl.lab.generative.settings import GenerativeSettings
+from vcl.lab.methods import METHODS
+from vcl.lab.methods import method as entry_of
+from vcl.lab.settings import Settings
+from vcl.optimise import Ascent
+from vcl.projections import (
+    ElasticWeightConsolidation,
+    LaplacePropagation,
+    MaximumAPosteriori,
+    MaximumLikelihood,
+    MomentMatching,
+    SequentialMonteCarlo,
+    SynapticIntelligence,
+    VariationalKL,
+)
+from vcl.recursion import Method
+
+# Every setting has a value that no other has, so that one which is dropped, or goes to another's place, is seen.
+SETTINGS = Settings(
+    tasks=2, hidden=(3,), epochs=11, batch=12, coreset=13, coreset_epochs=14, coreset_batch=15, predictive="per-head",
+    lr=0.21, schedule="cosine", average=0.22, draws=16, estimator="local", start="restart", coreset_start="continue",
+    init_var=0.23, init_sd=0.24, lam=0.25, fisher="true", fisher_samples=17, anchor="previous", damping=0.26,
+    filter_batch=18, particles=190, predict_draws=20, predict_estimator="local",
+)  # fmt: skip
+TASK, CORESET = Ascent(11, 12, 0.21, "cosine", 0.22), Ascent(14, 15, 0.21, "cosine", 0.22)
+FIT = VariationalKL(TASK, 16, "local", "restart", 0.23, 0.24)
+REFIT = VariationalKL(CORESET, 16, "local", "continue", 0.23, 0.24)
+PHI = Curvature("true", 17)
+
+
+def alone(project: Any) -> Method[Any]:
+    return Method(project, Nothing(), project, "joint")
+
+
+WIRED: dict[str, Method[Any]] = {
+    "vcl": Method(FIT, Nothing(), REFIT, "per-head"),
+    "vcl-random": Method(FIT, RandomK(13), REFIT, "per-head"),
+    "vcl-kcenter": Method(FIT, KCenter(13), REFIT, "per-head"),
+    "vcl-budget": Method(FIT, Budget(13), REFIT, "joint"),
+    "vcl-restart": Method(FIT, Nothing(), REFIT, "per-head"),
+    "vcl-restart-random": Method(FIT, RandomK(13), REFIT, "per-head"),
+    "random-only": Method(FIT, Only(RandomK(13)), REFIT, "per-head"),
+    "kcenter-only": Method(FIT, Only(KCenter(13)), REFIT, "per-head"),
+    "batch-vi": Method(FIT, Everything(), FIT, "joint"),
+    "mle": alone(MaximumLikelihood(TASK, 0.24)),
+    "map": alone(MaximumAPosteriori(TASK, 0.25, 0.24)),
+    "lp": alone(LaplacePropagation(TASK, 0.25, PHI, 0.24)),
+    "ewc": alone(ElasticWeightConsolidation(TASK, 0.25, PHI, "previous", 0.24)),
+    "si": alone(SynapticIntelligence(TASK, 0.25, 0.26, 0.24)),
+    "adf": alone(MomentMatching(18, 0.24)),
+    "smc": alone(SequentialMonteCarlo(190, max_parameters=500, refit="local")),
+}
+
+GENERATIVE_SETTINGS = GenerativeSettings(
+    tasks=2, epochs=11, batch=12, lr=0.21, schedule="cosine", average=0.22, draws=16, start="restart", init_var=0.23,
+    coreset=13, coreset_epochs=14, coreset_batch=15, lam=0.25, fisher_samples=17, fisher_draws=18,
+    fisher_bound="importance", anchor="previous", damping=0.26,
+)  # fmt: skip
+GENERATIVE_FIT = VariationalKL(TASK, 16, "weights", "restart", 0.23, 0.1, False, "glorot", "log_sd")
+GENERATIVE_REFIT = replace(GENERATIVE_FIT, ascent=CORESET, start="continue")
+GENERATIVE_PHI = Curvature("empirical", 17, 18, True)
+GENERATIVE_WIRED: dict[str, Method[Any]] = {
+    "vcl": Method(GENERATIVE_FIT, Nothing(), GENERATIVE_REFIT, "joint"),
+    "vcl-random": Method(GENERATIVE_FIT, RandomK(13), GENERATIVE_REFIT, "joint"),
+    "naive": alone(MaximumLikelihood(TASK, 0.1, "glorot", 16)),
+    "ewc": alone(ElasticWeightConsolidation(TASK, 0.25, GENERATIVE_PHI, "previous", 0.1, "glorot", 16)),
+    "lp": alone(LaplacePropagation(TASK, 0.25, GENERATIVE_PHI, 0.1, "glorot", 16)),
+    "si": alone(SynapticIntelligence(TASK, 0.25, 0.26, 0.1, "glorot", 16)),
+}
+
+
+@pytest.mark.parametrize("method", [entry.name for entry in METHODS])
+def test_settings_of_classifiers(method: str) -> None:
+    assert entry_of(method).build(SETTINGS) == WIRED[method]
+
+
+@pytest.mark.parametrize("method", [entry.name for entry in GENERATIVE_METHODS])
+def test_settings_of_generators(method: str) -> None:
+    found = entry_of(method, GENERATIVE_METHODS).build(GENERATIVE_SETTINGS)
+    assert found == GENERATIVE_WIRED[method]
+
+
+def test_where_a_coreset_fit_starts_is_its_own_setting() -> None:
+    for start in ("continue", "restart"):
+        made = entry_of("vcl").build(replace(SETTINGS, start="continue", coreset_start=start))
+        assert (made.project.start, made.refit.start) == ("continue", start)
+
+
+def test_settings_of_networks() -> None:
+    model = discriminative.network(replace(SETTINGS, hidden=(5, 3), prior_var=0.27), (2, 4))
+    prior = model.prior({"a": 2})
+    assert list(prior.layout.shapes) == [(5, 8), (5,), (3, 5), (3,), (2, 3), (2,)]
+    assert prior.log_var.exp().unique().tolist() == [pytest.approx(0.27)]
+    vae = generative.model(replace(GENERATIVE_SETTINGS, latent=2, features=3, hidden=4, prior_var=0.27), (2, 4))
+    prior = vae.prior({"a": 8})
+    encoder = [(4, 8), (4,), (4, 4), (4,), (4, 4), (4,), (4, 4), (4,)]
+    assert list(prior.layout.shapes) == [(4, 3), (4,), (8, 4), (8,), (4, 2), (4,), (3, 4), (3,), *encoder]
+    assert prior.log_var[prior.log_var.isfinite()].exp().unique().tolist() == [pytest.approx(0.27)]
