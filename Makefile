@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
+# Triton (1 GB) in a folder of its own, which make test-kernels alone sees: everything else runs without it.
+TRITON := .venv-triton
 
-.PHONY: install run test lint clean
+.PHONY: install run test test-kernels lint clean
 
 install: $(READY)
 
@@ -20,6 +22,15 @@ run: install
 test: install lint
 	$(BIN)/pytest
 
+# The kernels of the GPU on this CPU, by Triton's interpreter; -rs says what it cannot show.
+test-kernels: install $(TRITON)/.installed
+	TRITON_INTERPRET=1 PYTHONPATH=$(CURDIR)/$(TRITON) $(BIN)/pytest -rs tests/test_kernels.py
+
+$(TRITON)/.installed: constraints.txt $(READY)
+	rm -rf $(TRITON)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --target $(TRITON) triton
+	touch $@
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,4 +38,4 @@ lint: install
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TRITON) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,15 +1,39 @@
-"""The CUDA kernels against their plain form. They run where there is a CUDA device with Triton."""
+"""Every kernel against its plain form in torch: values and gradients.
+
+They run on a CUDA device with Triton, and on any CPU under Triton's interpreter (``make test-kernels``). What the
+interpreter cannot show, and only a GPU does:
+
+- compilation: types and layouts that the compiler refuses, and races between programs, which it runs one by one;
+- the short logarithm, sine and cosine of the device (``SHORT`` in kernels/inputs.py): it takes the long ones;
+- products rounded to TF32, and sums in the order of a GPU's threads;
+- steps recorded as CUDA graphs, with branches on other streams: those tests are skipped and say so.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from kernel_ways import (
+    DEVICE,
+    INTERPRETED,
+    POSSIBLE,
+    both,
+    by_kernels,
+    every_kernel,
+    launches,
+    name_of,
+    scaled,
+)
 from made import shapes, small_vae
 from vcl import kernels
+from vcl.adam import make_adam
 from vcl.chain import linear
-from vcl.data import concat, dataset
+from vcl.data import Data, concat, dataset
 from vcl.draws import draw_params
 from vcl.encoding import draw_latent
 from vcl.forward import ESTIMATORS, Estimator
@@ -27,16 +51,48 @@ from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
 from vcl.rng import Rng
-from vcl.step import Eager, by_autograd
+from vcl.step import Eager, Step, by_autograd
 
-pytestmark = pytest.mark.skipif(
-    not kernels.usable(torch.zeros(1, device="cuda" if torch.cuda.is_available() else "cpu")),
-    reason="the kernels need a CUDA device and Triton",
-)
+pytestmark = pytest.mark.skipif(not POSSIBLE, reason="kernels need CUDA and Triton, or make test-kernels")
+
+GPU_ONLY = pytest.mark.skipif(INTERPRETED, reason="NOT COVERED by Triton's interpreter: CUDA graphs and streams")
+SLOW = "left to a GPU, since the interpreter needs minutes"
+
+
+@pytest.fixture(autouse=True)
+def launched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hold each test to the kernels that it says it launches."""
+    seen: set[str] = set()
+    kind = type(kernels.layers._local)
+    run = kind.run
+
+    def recorded(self: Any, *given: Any, **named: Any) -> Any:
+        seen.add(name_of(self))
+        return run(self, *given, **named)
+
+    monkeypatch.setattr(kind, "run", recorded)
+    yield
+    assert set(getattr(request.function, "kernels", ())) <= seen
+
 
 LAYOUT = Layout(("w", "b", "heads.a.weight"), ((37, 61), (61,), (3, 1000)))
 EVEN = Layout(("w", "b", "heads.a.weight"), ((36, 60), (60,), (3, 1000)))
 """Whose tensors all stand on 16 bytes."""
+
+
+def whole(q: Gaussian) -> Gaussian:
+    """The same in memory of its own, as kernels need it."""
+    return Gaussian(q.layout, q.mean.contiguous(), q.log_var.contiguous())
+
+
+def bound_step(elbo: Elbo, at: tuple[torch.Tensor, ...], data: Data, noise: torch.Tensor | Key) -> Step:
+    """The bound of 1,000 examples and its gradient, by kernels: on a GPU the way is found, else it is told."""
+    with by_kernels():
+        if not INTERPRETED:
+            return elbo.gradient(at, data, 1000, noise)
+        net = elbo.perceptrons.on(at[0], data, fused.suits)
+        assert net is not None
+        return elbo.by_kernels(net, at, data, 1000, noise)
 
 
 def made(runs: int, draws: int, layout: Layout = LAYOUT) -> tuple[torch.Tensor, ...]:
@@ -45,6 +101,7 @@ def made(runs: int, draws: int, layout: Layout = LAYOUT) -> tuple[torch.Tensor, 
     return mean, log_var, torch.randn(runs, draws, layout.size, generator=g)
 
 
+@launches("parameters._draw", "parameters._draw_gradient")
 @pytest.mark.parametrize("layout", [LAYOUT, EVEN], ids=["odd", "even"])
 @pytest.mark.parametrize("behind", [0, 12, 13])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 7), (2, 4)])
@@ -60,22 +117,21 @@ def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int, beh
         found = torch.autograd.grad(value, (mean, log_var))
         return tuple(part.detach().cpu() for part in (*drawn.values(), *found))
 
-    for ours, plain in zip(gradients("cuda"), gradients("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+    both(gradients, rtol=1e-4, atol=1e-4)
 
 
+@launches("parameters._take_kl")
 @pytest.mark.parametrize("layout", [LAYOUT, EVEN], ids=["odd", "even"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_kl_and_its_gradient_are_those_of_torch(shared: bool, layout: Layout) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
         mean, log_var, noise = (part.to(device) for part in made(4, 2, layout))
         other = Gaussian(layout, noise[:, 0], noise[:, 1])
-        p = standard_normal(layout, 0.5).to(device).expand(4) if shared else other
+        p = whole(standard_normal(layout, 0.5).to(device)).expand(4) if shared else other
         taken = [torch.ones(4, layout.size + 4, device=device)[:, 4:] for _ in range(2)]
         return tuple(part.cpu() for part in (KlTo(p).taken_from(mean, log_var, *taken), *taken))
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
+    both(values, rtol=1e-5, atol=1e-4)
 
 
 WIDTHS = [1024, 1300, 1301]
@@ -90,6 +146,7 @@ def rows(device: str, width: int, count: int) -> list[torch.Tensor]:
     return [*plain, wider[:, :width], shared.expand(3, -1)]
 
 
+@launches("parameters._take_quadratic")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_penalty_and_its_gradient_are_those_of_torch(width: int) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
@@ -98,10 +155,10 @@ def test_the_penalty_and_its_gradient_are_those_of_torch(width: int) -> None:
         penalised = Penalised(model, model.prior({}).layout, centre, precision)
         return tuple(part.cpu() for part in (penalised.taken_from(theta, taken), taken))
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-3)
+    both(values, rtol=1e-5, atol=1e-3)
 
 
+@launches("parameters._add_path")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_path_integral_is_that_of_torch(width: int) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
@@ -109,10 +166,10 @@ def test_the_path_integral_is_that_of_torch(width: int) -> None:
         add_path(omega, before, theta, g, centre, precision)
         return omega.cpu(), before.cpu()
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
+    both(values, rtol=1e-5, atol=1e-5)
 
 
+@launches("layers._local", "layers._local_gradient")
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 5)])
 def test_local_layers_are_those_of_torch(runs: int, draws: int, biased: bool) -> None:
@@ -131,12 +188,11 @@ def test_local_layers_are_those_of_torch(runs: int, draws: int, biased: bool) ->
         value = here(parameters, data.to(device), 50, noise.to(device))
         return [part.detach().cpu() for part in (value, *torch.autograd.grad(value.sum(), parameters))]
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+    both(values, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("relu", "biased"), [(True, True), (True, False), (False, True), (False, False)])
-@pytest.mark.parametrize(("rows", "out"), [(50, 36), (130, 33), (3, 132)])
+@pytest.mark.parametrize(("rows", "out"), [(1, 1), (50, 36), (130, 33), (3, 132)])
 @pytest.mark.parametrize("own", [True, False])
 def test_stacked_layers_are_those_of_torch(own: bool, rows: int, out: int, relu: bool, biased: bool) -> None:
     g = torch.Generator().manual_seed(4)
@@ -151,10 +207,10 @@ def test_stacked_layers_are_those_of_torch(own: bool, rows: int, out: int, relu:
         found = torch.autograd.grad((a * a.cos()).sum(), (x, W, b) if biased else (x, W))
         return [part.detach().cpu() for part in (a, *found)]
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-3)
+    both(values, rtol=1e-4, atol=1e-3)
 
 
+@launches("layers._bernoulli", "layers._bernoulli_gradient")
 @pytest.mark.parametrize("width", [16, 37])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 4)])
 def test_pixels_are_scored_as_by_torch(runs: int, draws: int, width: int) -> None:
@@ -168,10 +224,10 @@ def test_pixels_are_scored_as_by_torch(runs: int, draws: int, width: int) -> Non
         found = torch.autograd.grad(value.sin().sum(), logits)
         return [part.detach().cpu() for part in (value, *found)]
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+    both(values, rtol=1e-4, atol=1e-4)
 
 
+@launches("layers._encode", "layers._encode_gradient")
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 5), (3, 20)])
 def test_latent_variables_and_their_kl_are_those_of_torch(runs: int, draws: int) -> None:
     g = torch.Generator().manual_seed(6)
@@ -184,10 +240,10 @@ def test_latent_variables_and_their_kl_are_those_of_torch(runs: int, draws: int)
         found = torch.autograd.grad((z * z.cos()).sum() + (divergence * divergence.cos()).sum(), codes)
         return [part.detach().cpu() for part in (z, divergence, *found)]
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+    both(values, rtol=1e-4, atol=1e-4)
 
 
+@launches("layers._activate", "layers._activate_gradient", "layers._encode", "layers._bernoulli")
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "points"])
 def test_the_whole_bound_of_a_vae_is_that_of_torch(drawn: bool, heads: int) -> None:
@@ -207,79 +263,128 @@ def test_the_whole_bound_of_a_vae_is_that_of_torch(drawn: bool, heads: int) -> N
         step = objective.gradient(tuple(part.to(device) for part in at), data.to(device), 50, noise.to(device))
         return [part.cpu() for part in (step.value, *step.gradients)]
 
-    for ours, plain in zip(values("cuda"), values("cpu"), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-3)
+    both(values, rtol=1e-3, atol=1e-3)
 
 
+@launches("inputs._normal")
 def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> None:
-    seeds = torch.tensor([12345678901234567, 3, 2**62 + 5], device="cuda")
+    seeds = torch.tensor([12345678901234567, 3, 2**62 + 5], device=DEVICE)
     first, second = (
-        kernels.normal(seeds, torch.tensor(step, device="cuda"), 100_003).double().cpu() for step in (1, 2)
+        kernels.normal(seeds, torch.tensor(step, device=DEVICE), 100_003).double().cpu() for step in (1, 2)
     )
     noise = torch.cat([first, second])
     assert noise.mean(1).abs().max() < 0.015
     assert (noise.var(1) - 1).abs().max() < 0.025
     assert (noise.pow(4).mean(1) - 3).abs().max() < 0.15
     assert torch.corrcoef(noise).triu(1).abs().max() < 0.015
-    assert kernels.normal(seeds, torch.tensor(1, device="cuda"), 100_003).cpu().double().equal(first)
-    assert kernels.normal(seeds[1:2], torch.tensor(1, device="cuda"), 100_003).cpu().double().equal(first[1:2])
+    assert kernels.normal(seeds, torch.tensor(1, device=DEVICE), 100_003).cpu().double().equal(first)
+    assert kernels.normal(seeds[1:2], torch.tensor(1, device=DEVICE), 100_003).cpu().double().equal(first[1:2])
     assert torch.unique(first[0]).numel() > 99_000
 
 
+@launches("inputs._batch")
+@pytest.mark.parametrize("side", [(7, 9), (33, 35), (1, 1)])
+@pytest.mark.parametrize("rows", [1, 11])
 @pytest.mark.parametrize("shared", [True, False])
-def test_batches_are_gathered_and_pixels_scaled(shared: bool) -> None:
+def test_batches_are_gathered_and_pixels_scaled(shared: bool, rows: int, side: tuple[int, int]) -> None:
     g = torch.Generator().manual_seed(0)
-    values = torch.randint(0, 256, (3, 50, 7, 9), generator=g, dtype=torch.uint8)
-    values = values[0].expand(3, 50, 7, 9) if shared else values
-    index = torch.randint(0, 50, (3, 11), generator=g)
+    values = torch.randint(0, 256, (3, 50, *side), generator=g, dtype=torch.uint8)
+    values = values[0].expand(3, 50, *side) if shared else values
+    index = torch.randint(0, 50, (3, rows), generator=g)
     expected = torch.stack([values[run][index[run]] for run in range(3)]).float() / 255
-    on_gpu = values[0].cuda().expand(3, 50, 7, 9) if shared else values.cuda()
+    on_gpu = values[0].to(DEVICE).expand(3, 50, *side) if shared else values.to(DEVICE)
     labels = torch.arange(150).view(3, 50)
-    x, y = kernels.batch(on_gpu, labels.cuda(), index.cuda())
+    x, y = kernels.batch(on_gpu, labels.to(DEVICE), index.to(DEVICE))
     torch.testing.assert_close(x.cpu(), expected)
     assert torch.equal(y.cpu(), labels.gather(1, index))
-    none = torch.zeros((), dtype=torch.int64, device="cuda").expand(3, 50)
-    assert torch.equal(kernels.batch(on_gpu, none, index.cuda())[1], none[:, :11])
+    none = torch.zeros((), dtype=torch.int64, device=DEVICE).expand(3, 50)
+    assert torch.equal(kernels.batch(on_gpu, none, index.to(DEVICE))[1], none[:, :rows])
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("units", [(13, 7, 10, 3), (40, 20, 16, 8, 5), (784, 100, 100, 10)])
-@pytest.mark.parametrize(("runs", "draws", "examples"), [(1, 1, 5), (3, 2, 70), (2, 10, 256)])
-def test_the_fused_gradient_of_a_perceptron_is_torchs(
-    estimator: Estimator, units: tuple[int, ...], runs: int, draws: int, examples: int
+LARGE = pytest.param((784, 100, 100, 10), marks=pytest.mark.skipif(INTERPRETED, reason=f"{SLOW}: 784-100-100-10"))
+UNITS = pytest.mark.parametrize("units", [(13, 7, 10, 3), (40, 20, 16, 8, 5), LARGE])
+SIZES = pytest.mark.parametrize(
+    ("runs", "draws", "examples"),
+    [
+        (1, 1, 1),
+        (1, 1, 5),
+        (3, 2, 70),
+        pytest.param(2, 10, 256, marks=pytest.mark.skipif(INTERPRETED, reason=f"{SLOW}: 256 examples")),
+    ],
+)
+
+
+@launches(
+    "perceptron_weights.draw",
+    "perceptron_weights.gather",
+    "perceptron_weights.rectify",
+    "perceptron_weights.head",
+    "perceptron_weights.mask",
+    "perceptron.value",
+)
+@UNITS
+@SIZES
+def test_the_fused_gradient_of_drawn_weights_is_torchs(
+    units: tuple[int, ...], runs: int, draws: int, examples: int
 ) -> None:
+    compare_fused("weights", units, runs, draws, examples)
+
+
+@launches(
+    "perceptron_local.moments",
+    "perceptron_local.spread",
+    "perceptron_local.head_local",
+    "perceptron_local.back_local",
+    "perceptron_local.add",
+    "perceptron.value",
+)
+@UNITS
+@SIZES
+def test_the_fused_gradient_by_local_reparameterisation_is_torchs(
+    units: tuple[int, ...], runs: int, draws: int, examples: int
+) -> None:
+    compare_fused("local", units, runs, draws, examples)
+
+
+def compare_fused(estimator: Estimator, units: tuple[int, ...], runs: int, draws: int, examples: int) -> None:
     model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    prior = model.prior({"all": units[-1]}).to("cuda").expand(runs)
-    g = torch.Generator("cuda").manual_seed(0)
-    at = tuple(torch.randn(prior.mean.shape, generator=g, device="cuda") * 0.1 - shift for shift in (0, 5))
-    x = torch.rand(examples, units[0], generator=g, device="cuda")
-    y = torch.randint(0, units[-1], (examples,), generator=g, device="cuda")
+    prior = whole(model.prior({"all": units[-1]}).to(DEVICE)).expand(runs)
+    g = torch.Generator(DEVICE).manual_seed(0)
+    at = tuple(torch.randn(prior.mean.shape, generator=g, device=DEVICE) * 0.1 - shift for shift in (0, 5))
+    x = torch.rand(examples, units[0], generator=g, device=DEVICE)
+    y = torch.randint(0, units[-1], (examples,), generator=g, device=DEVICE)
     data = dataset(x, y, runs=runs)
     elbo = Elbo(model, prior, draws, estimator)
-    noise = torch.randn(runs, elbo.noise(data), generator=g, device="cuda")
-    ours, torchs = elbo.gradient(at, data, 1000, noise), by_autograd(elbo, at, data, 1000, noise)
+    noise = torch.randn(runs, elbo.noise(data), generator=g, device=DEVICE)
+    ours, torchs = bound_step(elbo, at, data, noise), by_autograd(elbo, at, data, 1000, noise)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
-    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
-        scale = other.abs().max()
-        torch.testing.assert_close(mine / scale, other / scale, rtol=1e-4, atol=1e-5)
+    scaled(ours.gradients, torchs.gradients, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("units", [(13, 7, 10, 3), (784, 100, 100, 10)])
+@launches(
+    "perceptron_weights.draw",
+    "perceptron_weights.gather",
+    "perceptron_weights.rectify",
+    "perceptron_weights.head",
+    "perceptron_weights.mask",
+    "perceptron.value",
+)
+@pytest.mark.parametrize("units", [(13, 7, 10, 3), LARGE])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 10), (3, 4)])
 def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
     units: tuple[int, ...], runs: int, draws: int
 ) -> None:
     """The noise is had as what weights of mean 0 and variance 1 are drawn as; torch's gradient with it is ours."""
     model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    prior = model.prior({"all": units[-1]}).to("cuda").expand(runs)
-    g = torch.Generator("cuda").manual_seed(0)
-    at = tuple(torch.randn(prior.mean.shape, generator=g, device="cuda") * 0.1 - shift for shift in (0, 5))
-    y = torch.randint(0, units[-1], (40,), generator=g, device="cuda")
-    data = dataset(torch.rand(40, units[0], generator=g, device="cuda"), y, runs=runs)
-    key = Key(torch.arange(7, 7 + runs, device="cuda"), torch.tensor(3, device="cuda"))
+    prior = whole(model.prior({"all": units[-1]}).to(DEVICE)).expand(runs)
+    g = torch.Generator(DEVICE).manual_seed(0)
+    at = tuple(torch.randn(prior.mean.shape, generator=g, device=DEVICE) * 0.1 - shift for shift in (0, 5))
+    y = torch.randint(0, units[-1], (40,), generator=g, device=DEVICE)
+    data = dataset(torch.rand(40, units[0], generator=g, device=DEVICE), y, runs=runs)
+    key = Key(torch.arange(7, 7 + runs, device=DEVICE), torch.tensor(3, device=DEVICE))
     size, first = prior.layout.size, units[0] * units[1]
-    pieces = [torch.empty(runs, draws, part, device="cuda") for part in (first, size - first)]
-    zero, blocks = torch.zeros(runs, size, device="cuda"), -(-size // 1024)
+    pieces = [torch.empty(runs, draws, part, device=DEVICE) for part in (first, size - first)]
+    zero, blocks = torch.zeros(runs, size, device=DEVICE), -(-size // 1024)
     perceptron_weights.draw[(runs * blocks,)](
         *pieces, zero, zero, *key, size, first, size - first, 0, blocks, draws, SEEDED=True, BLOCK=1024
     )
@@ -287,18 +392,20 @@ def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
     assert abs(noise.mean()) < 6 / noise.numel() ** 0.5
     assert noise.std().item() == pytest.approx(1, abs=6 / noise.numel() ** 0.5)
     elbo = Elbo(model, prior, draws, "weights")
-    assert elbo.seeded(data)
+    with by_kernels():
+        assert elbo.seeded(data)
     padded = torch.nn.functional.pad(noise, (0, elbo.noise(data) // draws - size)).flatten(1)
-    ours, torchs = elbo.gradient(at, data, 1000, key), by_autograd(elbo, at, data, 1000, padded)
+    ours, torchs = bound_step(elbo, at, data, key), by_autograd(elbo, at, data, 1000, padded)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
-    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
-        scale = other.abs().max()
-        torch.testing.assert_close(mine / scale, other / scale, rtol=1e-4, atol=1e-5)
+    scaled(ours.gradients, torchs.gradients, rtol=1e-4, atol=1e-5)
 
 
+@launches("parameters._draw", "parameters._draw_gradient")
 @pytest.mark.parametrize("draws", [1, 4, 7])
 @pytest.mark.parametrize("what", ["vae", "vae, two heads", "wide network"])
-def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(what: str, draws: int) -> None:
+def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(
+    what: str, draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The noise is had as draws of mean 0 and variance 1, and what stands beside them is of its own."""
     model, data = {
         "vae": (small_vae(), shapes(5, 0, "a", 2)),
@@ -308,43 +415,53 @@ def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(what: 
             dataset(torch.rand(8, 9), torch.arange(8) % 3, runs=2),
         ),
     }[what]
-    data = data.to("cuda")
-    prior = model.prior(dict.fromkeys(data.heads, 3 if what == "wide network" else 16)).to("cuda").expand(2)
+    data = data.to(DEVICE)
+    prior = whole(model.prior(dict.fromkeys(data.heads, 3 if what == "wide network" else 16)).to(DEVICE)).expand(2)
     elbo = Elbo(model, prior, draws, "weights", "log_sd")
-    assert elbo.seeded(data)
-    g, size = torch.Generator("cuda").manual_seed(0), elbo.spread.size
-    at = tuple(0.3 * torch.randn(part.shape, generator=g, device="cuda") for part in elbo.parameters(prior))
-    key = Key(torch.tensor([5, 2**40], device="cuda"), torch.tensor(3, device="cuda"))
-    zero, one = torch.zeros(2, size, device="cuda"), torch.ones(2, size, device="cuda")
+    if INTERPRETED:  # on the CPU a plain network would be differentiated by hand
+        monkeypatch.setattr(elbo, "perceptron", lambda mean, batch: None)
+    with by_kernels():
+        assert elbo.seeded(data)
+    g, size = torch.Generator(DEVICE).manual_seed(0), elbo.spread.size
+    at = tuple(0.3 * torch.randn(part.shape, generator=g, device=DEVICE) for part in elbo.parameters(prior))
+    key = Key(torch.tensor([5, 2**40], device=DEVICE), torch.tensor(3, device=DEVICE))
+    zero, one = torch.zeros(2, size, device=DEVICE), torch.ones(2, size, device=DEVICE)
     noise = kernels.draw(zero, one, tuple(key), draws, (size,)).view(2, draws, size)
     beside = key.beside(draws * data.size * model.latent).view(2, draws, data.size * model.latent)
     assert not set(noise.flatten().tolist()) & set(beside.flatten().tolist())
     over = elbo.noise(data) // draws - size - beside.shape[-1]
     tape = torch.nn.functional.pad(torch.cat([noise, beside], -1), (0, over)).flatten(1)
-    ours, torchs = elbo.gradient(at, data, 50, key), by_autograd(elbo, at, data, 50, tape)
+    with by_kernels():
+        ours = elbo.gradient(at, data, 50, key)
+    torchs = by_autograd(elbo, at, data, 50, tape)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-4, atol=1e-3)
-    for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
-        scale = other.abs().max()
-        torch.testing.assert_close(mine / scale, other / scale, rtol=1e-3, atol=1e-4)
+    scaled(ours.gradients, torchs.gradients, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("units", [(13, 7, 10, 3), (40, 20, 16, 8, 5), (784, 100, 100, 10)])
-@pytest.mark.parametrize(("runs", "examples"), [(1, 5), (3, 70), (10, 256)])
+@launches("perceptron_weights.rectify", "perceptron_weights.head", "perceptron_weights.mask")
+@UNITS
+@pytest.mark.parametrize(("runs", "examples"), [(1, 1), (1, 5), (3, 70), (10, 256)])
 def test_the_fused_gradient_at_a_point_is_torchs(units: tuple[int, ...], runs: int, examples: int) -> None:
     model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    g = torch.Generator("cuda").manual_seed(0)
+    g = torch.Generator(DEVICE).manual_seed(0)
     log_lik = LogLikelihood(model, model.prior({"all": units[-1]}).layout)
-    at = (torch.randn(runs, log_lik.layout.size, generator=g, device="cuda") * 0.1,)
-    y = torch.randint(0, units[-1], (examples,), generator=g, device="cuda")
-    data = dataset(torch.rand(examples, units[0], generator=g, device="cuda"), y, runs=runs)
-    assert log_lik.perceptrons.on(at[0], data, fused.suits) is not None
-    nothing = torch.empty(runs, 0, device="cuda")
-    ours, torchs = log_lik.gradient(at, data, 1000, nothing), by_autograd(log_lik, at, data, 1000, nothing)
+    at = (torch.randn(runs, log_lik.layout.size, generator=g, device=DEVICE) * 0.1,)
+    y = torch.randint(0, units[-1], (examples,), generator=g, device=DEVICE)
+    data = dataset(torch.rand(examples, units[0], generator=g, device=DEVICE), y, runs=runs)
+    nothing = torch.empty(runs, 0, device=DEVICE)
+    with by_kernels():
+        net = log_lik.perceptrons.on(at[0], data, fused.suits)
+        assert net is not None
+        ours = log_lik.gradient(at, data, 1000, nothing)
+        if INTERPRETED:  # the way that a GPU finds by itself
+            value, g_theta = fused.point_gradient(net, log_lik.layout, at[0], data, 1000)
+            ours = Step(value, (g_theta,))
+    torchs = by_autograd(log_lik, at, data, 1000, nothing)
     torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
-    scale = torchs.gradients[0].abs().max()
-    torch.testing.assert_close(ours.gradients[0] / scale, torchs.gradients[0] / scale, rtol=1e-4, atol=1e-5)
+    scaled(ours.gradients, torchs.gradients, rtol=1e-4, atol=1e-5)
 
 
+@GPU_ONLY
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, None], ids=str)
 @pytest.mark.parametrize("units", [(784, 100, 100, 10), (40, 20, 16, 8, 5)])
 def test_a_fit_of_recorded_steps_with_branches_ends_where_one_in_line_does(
@@ -352,11 +469,11 @@ def test_a_fit_of_recorded_steps_with_branches_ends_where_one_in_line_does(
 ) -> None:
     """A branch that reads memory after it was handed out again, or is not waited for, would end elsewhere."""
     model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    g = torch.Generator("cuda").manual_seed(0)
-    prior = model.prior({"all": units[-1]}).to("cuda").expand(3)
-    start = tuple(torch.randn(prior.mean.shape, generator=g, device="cuda") * 0.1 - shift for shift in (0, 5))
-    x = torch.randint(0, 256, (650, units[0]), generator=g, device="cuda", dtype=torch.uint8)
-    data = dataset(x, torch.randint(0, units[-1], (650,), generator=g, device="cuda"), runs=3)
+    g = torch.Generator(DEVICE).manual_seed(0)
+    prior = model.prior({"all": units[-1]}).to(DEVICE).expand(3)
+    start = tuple(torch.randn(prior.mean.shape, generator=g, device=DEVICE) * 0.1 - shift for shift in (0, 5))
+    x = torch.randint(0, 256, (650, units[0]), generator=g, device=DEVICE, dtype=torch.uint8)
+    data = dataset(x, torch.randint(0, units[-1], (650,), generator=g, device=DEVICE), runs=3)
     settings = Ascent(4, 16, schedule="cosine")
 
     def ends() -> tuple[torch.Tensor, ...]:
@@ -368,3 +485,23 @@ def test_a_fit_of_recorded_steps_with_branches_ends_where_one_in_line_does(
     monkeypatch.setattr("vcl.optimise.make_step", Eager)
     for ours, plain in zip(recorded, ends(), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-4)
+
+
+@launches("parameters._count", "parameters._adam")
+@pytest.mark.parametrize("size", [1, 1024, 1301])
+def test_steps_of_adam_are_torchs(size: int) -> None:
+    def values(device: str) -> list[torch.Tensor]:
+        g = torch.Generator().manual_seed(8)
+        parameters = tuple(torch.randn(3, size, generator=g).to(device) for _ in range(2))
+        adam = make_adam(parameters, 1e-2)
+        for step in range(4):
+            adam.rate(1e-2 / (step + 1))
+            adam.step(tuple(torch.randn(3, size, generator=g).to(device) for _ in range(2)))
+        return list(parameters)
+
+    both(values, rtol=1e-5, atol=1e-6)
+
+
+def test_every_kernel_is_launched_by_some_test_above() -> None:
+    tests = [value for name, value in globals().items() if name.startswith("test_")]
+    assert set(every_kernel()) == {kernel for test in tests for kernel in getattr(test, "kernels", ())}
