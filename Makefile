@@ -6,7 +6,7 @@ READY  := $(VENV)/.installed
 # Triton (1 GB) in a folder of its own, which make test-kernels alone sees: everything else runs without it.
 TRITON := .venv-triton
 
-.PHONY: install run test test-kernels lint clean
+.PHONY: install run test test-kernels mutants lint clean
 
 install: $(READY)
 
@@ -30,6 +30,10 @@ $(TRITON)/.installed: constraints.txt $(READY)
 	rm -rf $(TRITON)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps --target $(TRITON) triton
 	touch $@
+
+# Single changes of a copy of the source, each of which some test should notice; at most 20 minutes.
+mutants: install
+	$(BIN)/python tools/mutants
 
 lint: install
 	$(BIN)/ruff check .
