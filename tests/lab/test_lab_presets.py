@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from vcl.lab.experiments import EXPERIMENTS, experiment
+from vcl.lab.generative.settings import GenerativeSettings
 from vcl.lab.methods import RESTART
 from vcl.lab.plan import make_plan
+from vcl.lab.settings import Settings
 
 FEW_DRAWS = {"draws": 2, "estimator": "local"}
 LOCAL = {**FEW_DRAWS, "predict_draws": 20, "predict_estimator": "local", "seeds": 3}
@@ -87,6 +89,23 @@ def test_presets_are_the_papers_but_for_what_is_named(name: str, preset: Any) ->
 def test_the_large_set_has_the_presets_of_the_small_one() -> None:
     assert experiment("split-notmnist-large").presets == experiment("split-notmnist").presets
     assert {name for name, _ in OURS} | {"split-notmnist-large"} == {entry.name for entry in EXPERIMENTS}
+
+
+def test_defaults_of_what_the_paper_does_not_have() -> None:
+    classifiers = {
+        "order": (), "schedule": "constant", "average": 0.0, "start": "continue", "coreset_start": "continue",
+        "filter_batch": 1, "particles": 1000, "predict_estimator": "weights", "train_limit": None, "test_limit": None,
+        "matmul": "float32", "seeds": 10,
+    }  # fmt: skip
+    made = asdict(Settings(1, (2,), 3, 4, 5, 6, 7))
+    assert {name: made[name] for name in classifiers} == classifiers
+    generators = {
+        "private": "lower", "encoder": "private", "head_kl": "no", "binarised": "no", "order": (), "coreset": 40,
+        "coreset_epochs": 100, "coreset_batch": 50, "fisher_bound": "mean", "ll_drawn": 0, "classifier_epochs": 20,
+        "train_limit": None, "test_limit": None, "matmul": "float32", "seeds": 3,
+    }  # fmt: skip
+    made = asdict(GenerativeSettings(1, 2, 3))
+    assert {name: made[name] for name in generators} == generators
 
 
 RESTARTED = {

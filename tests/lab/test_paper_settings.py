@@ -211,7 +211,8 @@ class TestClassifiers:
         rule: Any = {"vcl": Nothing(), "random": RandomK(paper.coreset), "kcenter": KCenter(paper.coreset)}
         kind = method.removeprefix("vcl-").removesuffix("-only")
         assert made.choose == (Only(rule[kind]) if method.endswith("-only") else rule[kind])
-        assert made.predictive == paper.predictive
+        if made.choose != Nothing():  # without a coreset nothing is fitted for the prediction
+            assert made.predictive == paper.predictive
         assert isinstance(made.project, VariationalKL)
         assert isinstance(made.refit, VariationalKL)
         shows(made.project, fitted(paper.epochs, paper.batch))
