@@ -63,8 +63,8 @@ def test_each_setting_changes_the_numbers_or_is_not_used(
         other = another(kinds[each.name], getattr(settings, each.name))
         if other is MISSING:
             continue
-        if each.name == "train_limit":  # one point more may be none that a rule picks
-            other = settings.train_limit // 2
+        if each.name == "train_limit":  # one point more may be none that a coreset rule picks
+            other = settings.coreset
         try:
             changes = rows(plan, entry, replace(settings, **{each.name: other})) != before
         except VclError:

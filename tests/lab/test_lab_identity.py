@@ -132,7 +132,9 @@ def test_a_setting_that_one_of_the_methods_uses_is_taken() -> None:
 
 
 def test_a_setting_at_the_value_that_it_has_is_taken() -> None:
-    check_used([plan("vcl", "epochs=2", "draws=2")])
+    chosen = plan("vcl", "epochs=2", "draws=2")
+    assert chosen.settings == plan("vcl").settings
+    check_used([chosen])
 
 
 def test_what_can_be_set_is_named() -> None:

@@ -37,6 +37,7 @@ SETTINGS = Settings(
     filter_batch=18, particles=190, predict_draws=20, predict_estimator="local",
 )  # fmt: skip
 TASK, CORESET = Ascent(11, 12, 0.21, "cosine", 0.22), Ascent(14, 15, 0.21, "cosine", 0.22)
+PATH = replace(TASK, average=0.0)  # synaptic intelligence follows every step
 FIT = VariationalKL(TASK, 16, "local", "restart", 0.23, 0.24)
 REFIT = VariationalKL(CORESET, 16, "local", "continue", 0.23, 0.24)
 PHI = Curvature("true", 17)
@@ -47,20 +48,20 @@ def alone(project: Any) -> Method[Any]:
 
 
 WIRED: dict[str, Method[Any]] = {
-    "vcl": Method(FIT, Nothing(), REFIT, "per-head"),
+    "vcl": alone(FIT),
     "vcl-random": Method(FIT, RandomK(13), REFIT, "per-head"),
     "vcl-kcenter": Method(FIT, KCenter(13), REFIT, "per-head"),
     "vcl-budget": Method(FIT, Budget(13), REFIT, "joint"),
-    "vcl-restart": Method(FIT, Nothing(), REFIT, "per-head"),
+    "vcl-restart": alone(FIT),
     "vcl-restart-random": Method(FIT, RandomK(13), REFIT, "per-head"),
-    "random-only": Method(FIT, Only(RandomK(13)), REFIT, "per-head"),
-    "kcenter-only": Method(FIT, Only(KCenter(13)), REFIT, "per-head"),
+    "random-only": Method(REFIT, Only(RandomK(13)), REFIT, "per-head"),
+    "kcenter-only": Method(REFIT, Only(KCenter(13)), REFIT, "per-head"),
     "batch-vi": Method(FIT, Everything(), FIT, "joint"),
     "mle": alone(MaximumLikelihood(TASK, 0.24)),
     "map": alone(MaximumAPosteriori(TASK, 0.25, 0.24)),
     "lp": alone(LaplacePropagation(TASK, 0.25, PHI, 0.24)),
     "ewc": alone(ElasticWeightConsolidation(TASK, 0.25, PHI, "previous", 0.24)),
-    "si": alone(SynapticIntelligence(TASK, 0.25, 0.26, 0.24)),
+    "si": alone(SynapticIntelligence(PATH, 0.25, 0.26, 0.24)),
     "adf": alone(MomentMatching(18, 0.24)),
     "smc": alone(SequentialMonteCarlo(190, max_parameters=500, refit="local")),
 }
@@ -74,12 +75,12 @@ GENERATIVE_FIT = VariationalKL(TASK, 16, "weights", "restart", 0.23, 0.1, False,
 GENERATIVE_REFIT = replace(GENERATIVE_FIT, ascent=CORESET, start="continue")
 GENERATIVE_PHI = Curvature("empirical", 17, 18, True)
 GENERATIVE_WIRED: dict[str, Method[Any]] = {
-    "vcl": Method(GENERATIVE_FIT, Nothing(), GENERATIVE_REFIT, "joint"),
+    "vcl": alone(GENERATIVE_FIT),
     "vcl-random": Method(GENERATIVE_FIT, RandomK(13), GENERATIVE_REFIT, "joint"),
     "naive": alone(MaximumLikelihood(TASK, 0.1, "glorot", 16)),
     "ewc": alone(ElasticWeightConsolidation(TASK, 0.25, GENERATIVE_PHI, "previous", 0.1, "glorot", 16)),
     "lp": alone(LaplacePropagation(TASK, 0.25, GENERATIVE_PHI, 0.1, "glorot", 16)),
-    "si": alone(SynapticIntelligence(TASK, 0.25, 0.26, 0.1, "glorot", 16)),
+    "si": alone(SynapticIntelligence(PATH, 0.25, 0.26, 0.1, "glorot", 16)),
 }
 
 
@@ -96,7 +97,7 @@ def test_settings_of_generators(method: str) -> None:
 
 def test_where_a_coreset_fit_starts_is_its_own_setting() -> None:
     for start in ("continue", "restart"):
-        made = entry_of("vcl").build(replace(SETTINGS, start="continue", coreset_start=start))
+        made = entry_of("vcl-random").build(replace(SETTINGS, start="continue", coreset_start=start))
         assert (made.project.start, made.refit.start) == ("continue", start)
 
 
