@@ -74,7 +74,8 @@ def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
     try:
         tensors = load(content)
         about = json.loads(bytes(_pop(tensors, "about").numpy()))
-        _require(about["format"] == FORMAT, f"its format is {about['format']!r}, and this version reads {FORMAT}")
+        made = about["format"]
+        _require(type(made) is int and made == FORMAT, f"its format is {made!r}, and this version reads {FORMAT}")
         return _state(about, {name: value.to(device) for name, value in tensors.items()})
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing or unknown") from error

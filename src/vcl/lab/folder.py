@@ -20,6 +20,10 @@ VALIDATION = "validation"
 """The folder within a folder that a sweep keeps its held-out rows in."""
 
 
+class UnwritableError(VclError):
+    """The disk or the system refused a write."""
+
+
 class RunFolder:
     """The one place that writes a run's files."""
 
@@ -226,5 +230,5 @@ def _occupied(path: Path) -> VclError:
     )
 
 
-def _refused(path: Path, error: OSError) -> VclError:
-    return VclError(f"cannot write to {path} ({error.strerror}); give --out a folder that you may write.")
+def _refused(path: Path, error: OSError) -> UnwritableError:
+    return UnwritableError(f"cannot write to {path} ({error.strerror}); give --out a folder that you may write.")

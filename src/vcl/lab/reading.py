@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import types
 import typing
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from vcl.checkpoint import unpacked
 from vcl.errors import VclError
+from vcl.lab.folder import UnwritableError
 from vcl.lab.kind import Run
 from vcl.lab.results import Row
 from vcl.lab.settings import check
@@ -28,20 +31,28 @@ ANEW = "delete its folder to compute it anew"
 """What to do about a file that `vcl paper` kept."""
 
 
+DAMAGED = (
+    LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError, csv.Error,
+)  # fmt: skip
+"""What reading a file may end in that is not as it was written."""
+
+
 class DamagedError(ValueError):
     """What is wrong with a file, for :func:`reading` to tell."""
 
 
 @contextmanager
 def reading(path: Path, mend: str = ANEW) -> Iterator[None]:
-    """Whatever fails in here is told as a fault of this file, with what to do about it."""
+    """Whatever fails in here, but for a write, is told as a fault of this file, with what to do about it."""
     try:
         yield
+    except UnwritableError:
+        raise
     except VclError as error:
         raise VclError(f"{path} cannot be read ({str(error).rstrip('.')}); {mend}.") from error
     except OSError as error:
         raise VclError(f"{path} cannot be read ({error.strerror}); {mend}.") from error
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+    except DAMAGED as error:
         fault = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
         raise VclError(f"{path} cannot be read ({fault}); {mend}.") from error
 
@@ -71,17 +82,26 @@ def read_part(path: Path) -> dict[str, Any]:
     return known
 
 
-def read_state(path: Path, model: Any, runs: int, tasks: int, device: torch.device | str = "cpu") -> State[Any]:
-    """The state in a file, which must be of this model, of so many runs and of at most so many tasks."""
+def read_state(
+    path: Path, model: Any, runs: int, tasks: int, images: Tensor, device: torch.device | str = "cpu"
+) -> State[Any]:
+    """The state in a file, which must be of this model, so many runs, at most so many tasks and such images."""
     with reading(path):
         state = unpacked(path.read_bytes(), device)
-        require(state.propagated.mean.shape[0] == runs, f"it is of {state.propagated.mean.shape[0]} runs, not {runs}")
+        mean, coreset, wanted = state.propagated.mean, state.coreset, model.layout(state.heads)
+        require(mean.shape[0] == runs, f"it is of {mean.shape[0]} runs, not {runs}")
+        require(mean.dtype == torch.float32, f"its weights are {mean.dtype}")
         require(state.t <= tasks, f"it is of {state.t} tasks, not of up to {tasks}")
-        wanted = model.layout(state.heads)
         require(same_layout(state.propagated.layout, wanted), "it is of another network")
         for head, belief in state.predictive.items():
             fits = same_layout(belief.layout, wanted) or same_layout(belief.layout, wanted.touched([head]))
             require(fits, f"head {head!r} is of another network")
+        if coreset is not None:
+            pixels = coreset.x.shape[2:].numel()
+            require(coreset.x.dtype == images.dtype and pixels == images[0].numel(), "its coreset is of other images")
+            require(coreset.y.dtype == torch.int64 and coreset.y.dim() == 2, "its coreset has labels of another kind")
+            known = (coreset.y >= 0) & (coreset.y < max(state.heads.values(), default=0))
+            require(bool(known.all()) and set(coreset.heads) <= set(state.heads), "its coreset has unknown labels")
     return state
 
 

@@ -85,7 +85,7 @@ def read_csv(path: Path) -> list[Row]:
                 Row(r["method"], int(r["seed"]), int(r["after"]), int(r["on"]), r["metric"], float(r["value"]))
                 for r in reader
             ]
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise VclError(f"{path} holds no vcl rows ({error}); give the rows.csv of a run.") from error
 
 

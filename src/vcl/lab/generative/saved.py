@@ -54,8 +54,9 @@ def read(run: Path, method: str | None) -> Saved:
     try:
         about = json.loads((run / ABOUT).read_text())
         found = experiment(about["experiment"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise VclError(f"{run} is not the folder of a run ({error}); give one that `vcl run` made.") from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, VclError) as error:
+        fault = str(error).rstrip(".")
+        raise VclError(f"{run} is not the folder of a run ({fault}); give one that `vcl run` made.") from error
     if found.kind is not GENERATIVE:
         raise VclError(f"{run} is a run of {found.name}, which has no generators; give one of a generative experiment.")
     with reading(run / ABOUT, AGAIN):
@@ -87,4 +88,5 @@ def check_fits(state: State[Any], settings: GenerativeSettings, shape: tuple[int
     decoders = spread(model, layout)
     for belief in (state.propagated, *state.predictive.values()):
         require(belief.mean.shape[0] == 1, f"it is of {belief.mean.shape[0]} runs, not of one")
+        require(belief.mean.dtype == torch.float32, f"its weights are {belief.mean.dtype}")
         require(same_layout(belief.layout, decoders), f"it is of another network than {ABOUT} says")
