@@ -77,6 +77,8 @@ def read_part(path: Path) -> dict[str, Any]:
         finished, seconds, notes = known["finished"], known["seconds"], known["notes"]
         require(isinstance(finished, bool), f"finished is {finished!r}")
         require(type(seconds) in (int, float) and isfinite(seconds) and seconds >= 0, f"seconds is {seconds!r}")
+        builds = known.get("builds", [])
+        require(isinstance(builds, list) and all(isinstance(one, dict) for one in builds), f"builds is {builds!r}")
         require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), f"notes is {notes!r}")
         require(isinstance(known["description"], dict), "description is no object")
     return known

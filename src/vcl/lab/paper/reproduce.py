@@ -24,9 +24,10 @@ from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableI
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.judged import Judged, judge_stream, judge_table
 from vcl.lab.paper.numbers import numbers
-from vcl.lab.paper.store import Kept, Loaded, Store, description
+from vcl.lab.paper.store import PICTURES, Kept, Loaded, Store, description, read_rows
 from vcl.lab.plan import Plan, make_plan
-from vcl.lab.results import Row, methods, read_csv, to_csv
+from vcl.lab.reading import check_pictures, reading
+from vcl.lab.results import Row, methods, to_csv
 from vcl.lab.settings import Preset
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import arrays
@@ -40,6 +41,7 @@ TITLE_WIDTH = 56
 """Letters that fit over the narrowest figure."""
 
 LINES, CLAIMS, DOCUMENT = "table.csv", "claims.csv", "table.md"
+MEND = "delete it and run all items again"
 
 
 @dataclass
@@ -128,12 +130,14 @@ class Reproduction:
         for request in requests:
             plan = self.plan_of(request)
             kept = store.stream(plan, self.data_of(request.experiment))
-            found = relabelled(read_csv(kept.path), request)
+            found = relabelled(read_rows(kept.path, plan), request)
             rows += found
             seconds |= dict.fromkeys(methods(found), kept.seconds)
             drawn = kept.pictures()
             if drawn:
-                pictures |= by_label(drawn, [run.label for run in plan.runs(plan.methods[0])], request)
+                labels = [run.label for run in plan.runs(plan.methods[0])]
+                check_pictures(drawn, len(labels), plan.settings.tasks, kept.path.with_name(PICTURES))
+                pictures |= by_label(drawn, labels, request)
         rows = item.arrange(rows)
         judged = judge_stream(item, rows, seconds)
         paper = numbers(item.name)
@@ -146,10 +150,12 @@ class Reproduction:
         if self.seeds is not None:
             settings["seeds"] = self.seeds
         kept: Kept = store.table(item.name, settings, item.compute)
-        text = kept.path.read_text()
-        rows = list(csv.DictReader(text.splitlines()))
-        figures = self._draw(folder, text, lambda: item.draw(rows, folder / item.name))
-        return judge_table(item, rows, kept.seconds), figures
+        with reading(kept.path):
+            text = kept.path.read_text()
+            rows = list(csv.DictReader(text.splitlines()))
+            judged = judge_table(item, rows, kept.seconds)
+            figures = self._draw(folder, text, lambda: item.draw(rows, folder / item.name))
+        return judged, figures
 
     def plan_of(self, request: Request) -> Plan:
         """The plan of one part."""
@@ -192,7 +198,10 @@ class Reproduction:
 
     def _known(self) -> tuple[list[table.Line], list[table.Seen]]:
         """What the tables of the folder hold already."""
-        return table.read_lines(self.out / LINES), table.read_seen(self.out / CLAIMS)
+        with reading(self.out / LINES, MEND):
+            lines = table.read_lines(self.out / LINES)
+        with reading(self.out / CLAIMS, MEND):
+            return lines, table.read_seen(self.out / CLAIMS)
 
     def _title(self, item: StreamItem) -> str:
         return fill(item.about if self.preset == "paper" else f"{item.about} ({self.preset})", TITLE_WIDTH)

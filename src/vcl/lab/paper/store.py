@@ -15,12 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from vcl.checkpoint import from_bytes, packed
-from vcl.errors import VclError
+from vcl.checkpoint import packed
 from vcl.lab.behind import Behind
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
@@ -29,10 +27,12 @@ from vcl.lab.memory import check_listed
 from vcl.lab.plan import Plan
 from vcl.lab.progress import both, watching
 from vcl.lab.provenance import device_name, made_by
+from vcl.lab.reading import check_pictures, check_rows, read_part, read_state, reading
 from vcl.lab.results import Row, read_csv, to_csv
 from vcl.lab.runner import run_method
 from vcl.lab.streams import Arrays
 from vcl.optimise import Report, silent
+from vcl.recursion import State
 
 FORMAT = 2
 """Raised when the same description would give other numbers."""
@@ -78,11 +78,34 @@ def read_pictures(path: Path) -> list[Tensor]:
     """The pictures that :func:`write_pictures` wrote, in order; none if there is no such file."""
     if not path.exists():
         return []
-    try:
+    with reading(path):
         found = load(path.read_bytes())
-    except (OSError, SafetensorError) as error:
-        raise VclError(f"{path} cannot be read ({error}); delete its folder to compute it anew.") from error
-    return [found[str(after)] for after in range(1, len(found) + 1)]
+        return [found[str(after)] for after in range(1, len(found) + 1)]
+
+
+def read_rows(kept: Path, plan: Plan, tasks: int | None = None) -> list[Row]:
+    """The rows of a part after so many tasks (left out: all), which must be those that the plan asks for."""
+    (entry,) = plan.methods
+    tasks = plan.settings_of(entry).tasks if tasks is None else tasks
+    with reading(kept):
+        rows = [row for row in read_csv(kept) if row.after <= tasks]
+    check_rows(rows, plan.runs(entry), tasks, kept)
+    return rows
+
+
+def _resumed(folder: Path, plan: Plan, data: Arrays) -> tuple[State[Any], list[Row], list[Tensor]]:
+    """Where a part stopped: its state, and the rows and pictures up to there, all of which must fit the plan.
+
+    Rows are written before the state, so there may be some of a task that the state does not have.
+    """
+    (entry,) = plan.methods
+    kind, settings, runs = plan.experiment.kind, plan.settings_of(entry), len(plan.runs(entry))
+    with torch.device("meta"):  # shapes alone
+        model = kind.model(settings, tuple(data.train_x.shape[1:]))
+    state = read_state(folder / STATE, model, runs, settings.tasks, data.train_x, plan.device)
+    pictures = read_pictures(folder / PICTURES)[: state.t]
+    check_pictures(pictures, runs, 0 if kind.samples is None else state.t, folder / PICTURES)
+    return state, read_rows(folder / ROWS, plan, state.t), pictures
 
 
 class Store:
@@ -111,10 +134,8 @@ class Store:
         about, folder = described(value), make_folder(folder)
         state, rows, seconds, pictures = None, list[Row](), 0.0, list[Tensor]()
         if (folder / STATE).exists() and known:
-            state = from_bytes((folder / STATE).read_bytes(), plan.device)
-            # Rows are written before the state, so there may be some of a task that the state does not have.
-            rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
-            seconds, pictures = known["seconds"], read_pictures(folder / PICTURES)[: state.t]
+            state, rows, pictures = _resumed(folder, plan, data.arrays)
+            seconds = known["seconds"]
             self._say(f"{folder.name}: goes on after task {state.t}")
         notes, builds = list(known.get("notes", ())), _builds(known)
 
@@ -167,13 +188,7 @@ class Store:
 
     def _known(self, folder: Path) -> dict[str, Any]:
         path = folder / PART
-        if not path.exists():
-            return {}
-        try:
-            known: dict[str, Any] = json.loads(path.read_text())
-            return known
-        except (OSError, ValueError) as error:
-            raise VclError(f"{path} cannot be read ({error}); delete its folder to compute it anew.") from error
+        return read_part(path) if path.exists() else {}
 
     def _write(
         self,
