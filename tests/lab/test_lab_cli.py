@@ -251,6 +251,11 @@ def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
         (smoke("--method ewc --grid lambda=1,2 --set lambda=3"), "both --grid lambda=… and --set lambda=… were given"),
         (smoke("--method vcl --grid lambda=1"), "none of vcl takes a lambda"),
         (smoke("--method ewc --set lambda=-1"), "lambda is -1.0; give a number from 0"),
+        (smoke("--set init_var=1e30"), "init_var is 1e+30; give a number from 1e-12 to 1e+06."),
+        (smoke("--set prior_var=1e-300"), "prior_var is 1e-300; give a number from 1e-12 to 1e+06."),
+        (smoke("--set init_sd=1e30"), "init_sd is 1e+30; give a number from 1e-06 to 1000."),
+        (smoke("--method si --set damping=1e-300"), "damping is 1e-300; give a number from 1e-12 to 1e+06."),
+        (smoke("--method ewc --set lambda=1e30"), "lambda is 1e+30; give a number from 0 (which forgets) to 1e+12."),
         (smoke("--set heads=two"), "unknown heads 'two': Accepted: multi, single."),
         ("run permuted-digits --preset smoke --set heads=multi", "heads is multi; every task of a permuted stream"),
     ],
@@ -359,6 +364,48 @@ def test_ctrl_c_keeps_what_was_finished(
     assert through_main(smoke("--out out"), monkeypatch) == 130
     assert capsys.readouterr().err == "vcl: stopped; what was finished is kept.\n"
     assert read_csv(here / "out" / "rows.csv") == rows
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "there is not enough memory (no memory was left); give fewer seeds or --jobs, "),
+        (
+            RuntimeError("[alloc_cpu] can't allocate memory: you tried\nmore"),
+            "there is not enough memory ([alloc_cpu] can't",
+        ),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to\nmore"),
+            "there is not enough memory (CUDA out of memory.",
+        ),
+        (
+            OSError(28, "No space left on device", "/x"),
+            "the system refused: [Errno 28] No space left on device: '/x'; ",
+        ),
+    ],
+)
+def test_what_nobody_foresaw_of_memory_and_files_is_one_sentence(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(session, "run_methods", fail)
+    assert through_main(smoke("--out out"), monkeypatch) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"vcl: {said}")
+    assert told.count("\n") == 1
+    assert list(here.iterdir()) == []
+
+
+def test_a_fault_of_the_program_itself_is_not_hidden(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(session, "run_methods", fail)
+    monkeypatch.setattr(sys, "argv", ["vcl", *shlex.split(smoke("--out out"))])
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        cli.main()
 
 
 def test_main_ends_well_where_all_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,10 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
             raise
-        typer.echo(f"vcl: {_first_line(error)}: there is not enough memory for this; {LESS}", err=True)
+        typer.echo(f"vcl: there is not enough memory ({_first_line(error)}); {LESS}", err=True)
+        sys.exit(1)
+    except OSError as error:  # what no command has foreseen: the system's own words are the best there are
+        typer.echo(f"vcl: the system refused: {error}; give another folder, or make room.", err=True)
         sys.exit(1)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
