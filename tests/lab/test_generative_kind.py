@@ -159,8 +159,8 @@ def test_a_metric_that_is_not_finite_is_one_clear_sentence(digits: Arrays, judge
     with pytest.raises(NonFiniteError) as told:
         evaluate(given._replace(state=state))
     assert str(told.value) == (
-        "task 2 (1): the log likelihood of task 1 (0) is not finite; the learning rate 0.003 is probably too large; "
-        "lower it."
+        "task 2 (1): the log likelihood of task 1 (0) is not finite; the learning rate 0.003 is probably too large for "
+        "this data; lower it, or scale the inputs."
     )
 
 
