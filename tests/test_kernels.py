@@ -38,7 +38,7 @@ from vcl.draws import draw_params
 from vcl.encoding import draw_latent
 from vcl.forward import ESTIMATORS, Estimator
 from vcl.gaussian import Gaussian, KlTo, standard_normal
-from vcl.kernels import perceptron_weights
+from vcl.kernels import inputs, perceptron_weights
 from vcl.layout import Layout
 from vcl.likelihood import Categorical
 from vcl.models import LinearGaussian, Network, mlp
@@ -280,6 +280,18 @@ def test_noise_is_standard_normal_and_independent_between_runs_and_steps() -> No
     assert kernels.normal(seeds, torch.tensor(1, device=DEVICE), 100_003).cpu().double().equal(first)
     assert kernels.normal(seeds[1:2], torch.tensor(1, device=DEVICE), 100_003).cpu().double().equal(first[1:2])
     assert torch.unique(first[0]).numel() > 99_000
+
+
+@launches("inputs._normal")
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 4097])
+def test_noise_is_written_where_it_belongs_and_nowhere_else(size: int) -> None:
+    seeds, step, quarter = torch.tensor([5, 6], device=DEVICE), torch.tensor(1, device=DEVICE), -(-size // 4)
+    blocks = -(-quarter // 1024)
+    memory = torch.full((2 * size + 4 * quarter,), torch.inf, device=DEVICE)
+    inputs._normal[(2 * blocks,)](memory, seeds, step, size, quarter, blocks, GROUP=0, BLOCK=1024)
+    assert memory[: 2 * size].isfinite().all()
+    assert memory[2 * size :].isinf().all()
+    assert torch.equal(memory[: 2 * size].view(2, size), kernels.normal(seeds, step, size))
 
 
 @launches("inputs._batch")

@@ -216,3 +216,15 @@ class TestAveragedIterates:
     def test_a_share_that_is_none_is_refused(self, share: float) -> None:
         with pytest.raises(VclError, match="give a share of the steps, from 0"):
             Ascent(average=share).check()
+
+
+def test_on_the_cpu_a_fit_ends_in_the_epoch_that_fails() -> None:
+    class Failing(Quadratic):
+        def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+            value = super().__call__(parameters, batch, total, noise)
+            return value if len(self.batches) < 2 else value * float("nan")
+
+    objective = Failing()
+    with pytest.raises(NonFiniteError, match="epoch 2 of 5"):
+        ascend(objective, (torch.zeros(1, 1),), numbers(), Ascent(5, None), Rng((0,)))
+    assert len(objective.batches) == 2

@@ -43,3 +43,22 @@ def test_probabilities_are_those_of_the_general_way(
     monkeypatch.setattr(prediction, "as_perceptron", lambda model, heads: None)
     assert torch.allclose(ours, answer(), rtol=1e-10, atol=1e-12)
     assert torch.allclose(ours.sum(-1), torch.ones(RUNS, 9, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("in_flight", "most"), [(1, 1), (20, 2), (10**6, DRAWS)])
+def test_no_more_draws_than_the_limit_are_worked_on_at_once(
+    in_flight: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine examples under each."""
+    model, seen, softmax = Network(mlp(6, [5]), 5, Categorical()), [], torch.softmax
+
+    def spy(logits: Tensor, dim: int) -> Tensor:
+        seen.append(len(logits))
+        return softmax(logits, dim)
+
+    q = model.prior({"h": 3}).expand(RUNS)
+    monkeypatch.setattr(perceptron_prediction, "IN_FLIGHT", in_flight)
+    monkeypatch.setattr(torch, "softmax", spy)
+    predict(q, model, torch.randn(RUNS, 9, 6), "h", Rng((0, 1)), DRAWS, "local")
+    assert sum(seen) == RUNS * DRAWS
+    assert max(seen) == most

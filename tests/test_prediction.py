@@ -1,10 +1,13 @@
+from typing import Any
+
 import pytest
 import torch
 
 from made import blobs, linear_data, small_network
 from oracles import linear_posterior
+from vcl import prediction
 from vcl.errors import VclError
-from vcl.forward import ESTIMATORS, Estimator
+from vcl.forward import ESTIMATORS, Estimator, evaluate_thetas
 from vcl.gaussian import Gaussian
 from vcl.layout import Layout
 from vcl.likelihood import Normal
@@ -97,3 +100,17 @@ def test_bad_arguments_are_refused() -> None:
         predict(belief(0.0), NETWORK, X[:1], "h", Rng((0, 1)))
     with pytest.raises(VclError, match="no task has brought a head 'new' yet"):
         predict(belief(0.0), NETWORK, X, "new", Rng((0, 1)))
+
+
+@pytest.mark.parametrize("chunk", [12, 100, 10**6])
+def test_no_more_rows_than_the_chunk_are_worked_on_at_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def spy(one: Any, layout: Layout, theta: torch.Tensor, row_wise: bool, x: torch.Tensor) -> torch.Tensor:
+        seen.append(theta.shape[0] * theta.shape[1] * x.shape[1])
+        return evaluate_thetas(one, layout, theta, row_wise, x)
+
+    monkeypatch.setattr(prediction, "evaluate_thetas", spy)
+    predict(belief(0.0), NETWORK, X, "h", Rng((0, 1)), draws=3, chunk=chunk)
+    assert sum(seen) == 2 * 3 * 30
+    assert max(seen) == min(chunk // 6 * 6, 180)

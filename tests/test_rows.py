@@ -11,6 +11,7 @@ from vcl.layers import is_row_wise
 from vcl.layout import Layout, Params
 from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
+from vcl.rows import _ThetaLinear
 
 RUNS = 3
 MODEL = Network(mlp(6, [7, 5]), 5, Categorical())
@@ -133,3 +134,14 @@ def test_images_are_flattened_on_the_way() -> None:
     assert torch.allclose(
         out, evaluate_thetas(lambda p, x: model.predict(p, x, "h"), layout, theta, True, x.flatten(2))
     )
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["rows of each draw", "rows shared by all draws"])
+def test_the_gradient_in_the_rows_is_there_when_it_is_asked_for_alone(own: bool) -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3 if own else 1, 5, 4, generator=g, dtype=torch.float64, requires_grad=True)
+    W, b = torch.randn(2, 3, 6, 4, generator=g).double(), torch.randn(2, 3, 6, generator=g).double()
+    up = torch.randn(2, 3, 5, 6, generator=g).double()
+    (found,) = torch.autograd.grad((_ThetaLinear.apply(x, W, b) * up).sum(), x)
+    (known,) = torch.autograd.grad(((x @ W.mT + b.unsqueeze(2)) * up).sum(), x)
+    assert torch.allclose(found, known)

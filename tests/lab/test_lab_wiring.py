@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_made import triangle_rows
 
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
 from vcl.curvature import Curvature
@@ -13,6 +15,7 @@ from vcl.lab import discriminative
 from vcl.lab.generative import kind as generative
 from vcl.lab.generative.methods import GENERATIVE_METHODS
 from vcl.lab.generative.settings import GenerativeSettings
+from vcl.lab.kind import Kind
 from vcl.lab.methods import METHODS
 from vcl.lab.methods import method as entry_of
 from vcl.lab.settings import Settings
@@ -111,3 +114,15 @@ def test_settings_of_networks() -> None:
     encoder = [(4, 8), (4,), (4, 4), (4,), (4, 4), (4,), (4, 4), (4,)]
     assert list(prior.layout.shapes) == [(4, 3), (4,), (8, 4), (8,), (4, 2), (4,), (3, 4), (3,), *encoder]
     assert prior.log_var[prior.log_var.isfinite()].exp().unique().tolist() == [pytest.approx(0.27)]
+
+
+@pytest.mark.parametrize("kind", [discriminative.DISCRIMINATIVE, generative.GENERATIVE], ids=["classify", "generate"])
+def test_a_kind_draws_its_own_figure(kind: Kind, tmp_path: Path) -> None:
+    metrics = (
+        ("accuracy",) if kind is discriminative.DISCRIMINATIVE else (generative.LIKELIHOOD, generative.UNCERTAINTY)
+    )
+    rows = [row for metric in metrics for row in triangle_rows("vcl", {0: [[0.9], [0.8, 0.7]]}, metric)]
+    made = kind.draw(rows, "a title", {"vcl": 90.0}, tmp_path)
+    assert {path.suffix for path in made} == {".png", ".svg"}
+    assert all(path.stat().st_size > 0 for path in made)
+    assert "a title" in next(path for path in made if path.suffix == ".svg").read_text(encoding="utf-8")

@@ -30,6 +30,7 @@ from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
     MaximumLikelihood,
+    Point,
     SynapticIntelligence,
     VariationalKL,
 )
@@ -253,12 +254,12 @@ class TestClassifiers:
         asked: list[Any] = []
 
         def predict(belief: Any, model: Any, x: Any, head: str, rng: Any, *how: Any) -> torch.Tensor:
-            asked.append(how)
+            asked.append((type(belief) is Point, *how))
             return torch.full((1, x.shape[1], 10), 0.1)
 
         monkeypatch.setattr(discriminative, "predict", predict)
         discriminative.evaluate(evaluation(name, method))
-        assert asked == [(draws, PREDICT_ESTIMATOR)]
+        assert asked == [(draws == 1, draws, PREDICT_ESTIMATOR)]
 
 
 def evaluation(name: str, method: str, prepared: Any = None) -> Asked:

@@ -179,6 +179,7 @@ class TestPixels:
         grey = torch.tensor([[0, 100, 128, 255]], dtype=torch.uint8)
         assert binarised(grey).tolist() == [[0, 0, 255, 255]]
         assert binarised(grey / 255).tolist() == [[0.0, 0.0, 1.0, 1.0]]
+        assert binarised(torch.tensor([0.499, 0.5])).tolist() == [0.0, 1.0]
         drawn = binarised(torch.full((20_000, 1), 0.3), torch.Generator().manual_seed(0))
         assert drawn.mean().item() == pytest.approx(0.3, abs=0.02)
         assert set(drawn.unique().tolist()) == {0.0, 1.0}
