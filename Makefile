@@ -24,7 +24,7 @@ test: install lint
 
 # The kernels of the GPU on this CPU, by Triton's interpreter; -rs says what it cannot show.
 test-kernels: install $(TRITON)/.installed
-	TRITON_INTERPRET=1 PYTHONPATH=$(CURDIR)/$(TRITON) $(BIN)/pytest -rs tests/test_kernels.py
+	TRITON_INTERPRET=1 PYTHONPATH=$(CURDIR)/$(TRITON) $(BIN)/pytest -rs tests/ops/test_kernels.py
 
 $(TRITON)/.installed: constraints.txt $(READY)
 	rm -rf $(TRITON)

@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from vcl.data import Data, dataset, unlabelled
-from vcl.forward import Estimator
+from vcl.engines.forward import Estimator
+from vcl.fitting.loop import Ascent, ascend
+from vcl.fitting.step import Objective, make_step
 from vcl.lab.arithmetic import HOWS, matrix_products
-from vcl.likelihood import Categorical
 from vcl.models import Network, mlp, mlp_vae
-from vcl.optimise import Ascent, ascend
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
-from vcl.rng import Rng
-from vcl.step import Objective, make_step
 
 
 class Job(NamedTuple):

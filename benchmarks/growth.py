@@ -17,15 +17,15 @@ from time import perf_counter
 
 import torch
 
-from vcl.checkpoint import to_bytes
 from vcl.coresets import Nothing
 from vcl.data import dataset
-from vcl.likelihood import Categorical
+from vcl.fitting.loop import Ascent
+from vcl.learner.checkpoint import to_bytes
 from vcl.models import Network, mlp
-from vcl.optimise import Ascent
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
 from vcl.projections import VariationalKL
 from vcl.recursion import Method, Task, initial, learn
-from vcl.rng import Rng
 
 
 def task(t: int) -> Task:

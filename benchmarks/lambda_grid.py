@@ -16,7 +16,7 @@ import torch
 
 from vcl import Categorical, Curvature, ElasticWeightConsolidation, Network, Rng, Target, mlp
 from vcl.data import Data, Source
-from vcl.optimise import Ascent
+from vcl.fitting.loop import Ascent
 
 SEEDS = 10
 LAMBDAS = (1.0, 10.0, 1e2, 1e3, 1e4)

@@ -19,12 +19,12 @@ import torch
 
 from vcl.coresets import Nothing
 from vcl.data import dataset
-from vcl.likelihood import Categorical
+from vcl.fitting.loop import Ascent
 from vcl.models import Network, mlp
-from vcl.optimise import Ascent
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
 from vcl.projections import VariationalKL
 from vcl.recursion import Method, Task, initial, learn
-from vcl.rng import Rng
 
 BATCH = 256
 

@@ -15,9 +15,9 @@ from time import perf_counter
 import torch
 from gpu_step import Job, perceptron, vae
 
+from vcl.fitting.loop import Report
 from vcl.lab.arithmetic import HOWS, matrix_products
 from vcl.lab.side_by_side import side_by_side
-from vcl.optimise import Report
 
 EPOCHS, REPEATS = 5, 3
 

@@ -17,12 +17,12 @@ from time import perf_counter
 import torch
 
 from vcl.data import dataset
-from vcl.likelihood import Categorical
+from vcl.fitting.step import Eager
 from vcl.models import Network, mlp
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
-from vcl.rng import Rng
-from vcl.step import Eager
 
 PRODUCT = 2048
 GFLOPS_OF_TARGET = 157

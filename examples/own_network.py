@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vcl import Ascent, Categorical, Method, Network, RandomK, Rng, VariationalKL, initial, learn, predict
 from vcl.lab.datasets import load
 from vcl.lab.streams import arrays, split
-from vcl.metrics import accuracy
+from vcl.predicting.metrics import accuracy
 
 
 class Features(nn.Module):

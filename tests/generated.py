@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout
 from vcl.data import WHOLE, Data, Source, concat, dataset
-from vcl.layout import Layout
 
 RUNS = st.integers(1, 3)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import vcl
-from vcl import kernels
+from vcl.ops import kernels
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -64,12 +64,12 @@ def launches(*names: str) -> Callable[[T], T]:
 
 
 def every_kernel() -> dict[str, Any]:
-    """All functions of :mod:`vcl.kernels` that Triton compiles and that some line of the package launches."""
+    """All functions of :mod:`vcl.ops.kernels` that Triton compiles and that some line of the package launches."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in Path(vcl.__file__).parent.rglob("*.py"))
     found = {}
     for module in MODULES:
-        for name, value in vars(import_module(f"vcl.kernels.{module}")).items():
-            mine = getattr(getattr(value, "fn", None), "__module__", "") == f"vcl.kernels.{module}"
+        for name, value in vars(import_module(f"vcl.ops.kernels.{module}")).items():
+            mine = getattr(getattr(value, "fn", None), "__module__", "") == f"vcl.ops.kernels.{module}"
             if mine and re.search(rf"\b{name}\[", text):
                 found[f"{module}.{name}"] = value
     return found

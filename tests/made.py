@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from vcl.data import Data, dataset, unlabelled
-from vcl.likelihood import Categorical
 from vcl.models import Network, Vae, mlp, mlp_vae
+from vcl.models.likelihoods import Categorical
 from vcl.recursion import Task
 
 

@@ -6,11 +6,11 @@ from oracles import greedy_k_center
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK, k_center
 from vcl.data import Source, dataset
 from vcl.errors import VclError
-from vcl.generative import GenerativeLearner
-from vcl.optimise import Ascent
+from vcl.fitting.loop import Ascent
+from vcl.learner.generative import GenerativeLearner
+from vcl.ops.rng import Rng
 from vcl.projections import VariationalKL
 from vcl.recursion import Method
-from vcl.rng import Rng
 
 RNG = Rng((0, 1))
 

@@ -20,7 +20,7 @@ def test_every_public_name_is_there_and_listed() -> None:
 def test_public_names_are_not_hidden_by_files_of_the_same_name() -> None:
     """`from vcl import learn` must give the function whatever was imported before."""
     code = (
-        "import vcl.recursion, vcl.prediction, vcl.data\n"
+        "import vcl.recursion, vcl.predicting.prediction, vcl.data\n"
         "from vcl import learn, predict, dataset\n"
         "print(all(map(callable, (learn, predict, dataset))))"
     )

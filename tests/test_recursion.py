@@ -7,20 +7,20 @@ import torch
 
 from made import blob_tasks, blobs, linear_data, linear_tasks, small_network
 from oracles import linear_posterior
+from vcl.beliefs.mean_field import Gaussian
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
 from vcl.data import WHOLE, concat, dataset
 from vcl.errors import NonFiniteError, VclError
-from vcl.gaussian import Gaussian
-from vcl.likelihood import Categorical, Likelihood, Probit
-from vcl.metrics import accuracy
+from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian, Network
-from vcl.optimise import Ascent
-from vcl.prediction import predict
+from vcl.models.likelihoods import Categorical, Likelihood, Probit
+from vcl.ops.rng import Rng
+from vcl.predicting.metrics import accuracy
+from vcl.predicting.prediction import predict
 from vcl.projections import Exact, MomentMatching, VariationalKL
 from vcl.projections.base import Projection, Target
 from vcl.projections.exact import FullGaussian
 from vcl.recursion import Method, State, Task, initial, learn
-from vcl.rng import Rng
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 LOSSLESS = [Nothing(), Everything(), RandomK(3), KCenter(3), Budget(7)]

@@ -10,13 +10,13 @@ from torch import nn
 
 from made import blob_tasks, small_network
 from vcl.coresets import Budget, CoresetRule, KCenter, Nothing, RandomK
+from vcl.fitting.loop import Ascent
 from vcl.lab.streams import Arrays, permuted
-from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
-from vcl.optimise import Ascent
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
 from vcl.projections import MaximumLikelihood, VariationalKL
 from vcl.recursion import Method, State, initial, learn
-from vcl.rng import Rng
 
 SEEDS = (3, 8, 21)
 

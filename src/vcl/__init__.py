@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vcl.checkpoint import from_bytes, to_bytes
+    from vcl.beliefs.mean_field import Gaussian, kl
     from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
-    from vcl.curvature import Curvature
     from vcl.data import Data, Source, dataset, unlabelled
     from vcl.errors import VclError
-    from vcl.gaussian import Gaussian, kl
-    from vcl.generative import GenerativeLearner, generative_vcl
-    from vcl.latent import classifier_uncertainty, generate, log_marginal
-    from vcl.likelihood import Categorical, Normal, Probit
+    from vcl.fitting.curvature import Curvature
+    from vcl.fitting.loop import Ascent
+    from vcl.learner.checkpoint import from_bytes, to_bytes
+    from vcl.learner.generative import GenerativeLearner, generative_vcl
     from vcl.models import LinearGaussian, Model, Network, Vae, mlp, mlp_vae
-    from vcl.optimise import Ascent
-    from vcl.pixels import BernoulliPixels, NormalPixels
-    from vcl.prediction import predict
+    from vcl.models.likelihoods import Categorical, Normal, Probit
+    from vcl.ops.pixels import BernoulliPixels, NormalPixels
+    from vcl.ops.rng import Rng
+    from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
+    from vcl.predicting.prediction import predict
     from vcl.projections import (
         ElasticWeightConsolidation,
         Exact,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         VariationalKL,
     )
     from vcl.recursion import Method, State, Task, initial, learn
-    from vcl.rng import Rng
 
 __all__ = [
     "Ascent",
@@ -93,7 +93,7 @@ __all__ = [
 
 # Public names are found when they are first asked for, so that the command line need not wait for torch.
 _HOMES = {
-    "vcl.checkpoint": (
+    "vcl.learner.checkpoint": (
         "from_bytes",
         "to_bytes",
     ),
@@ -105,7 +105,7 @@ _HOMES = {
         "Only",
         "RandomK",
     ),
-    "vcl.curvature": ("Curvature",),
+    "vcl.fitting.curvature": ("Curvature",),
     "vcl.data": (
         "Data",
         "Source",
@@ -113,17 +113,17 @@ _HOMES = {
         "unlabelled",
     ),
     "vcl.errors": ("VclError",),
-    "vcl.gaussian": (
+    "vcl.beliefs.mean_field": (
         "Gaussian",
         "kl",
     ),
-    "vcl.generative": ("GenerativeLearner", "generative_vcl"),
-    "vcl.latent": (
+    "vcl.learner.generative": ("GenerativeLearner", "generative_vcl"),
+    "vcl.predicting.generation": (
         "classifier_uncertainty",
         "generate",
         "log_marginal",
     ),
-    "vcl.likelihood": (
+    "vcl.models.likelihoods": (
         "Categorical",
         "Normal",
         "Probit",
@@ -136,12 +136,12 @@ _HOMES = {
         "mlp",
         "mlp_vae",
     ),
-    "vcl.optimise": ("Ascent",),
-    "vcl.pixels": (
+    "vcl.fitting.loop": ("Ascent",),
+    "vcl.ops.pixels": (
         "BernoulliPixels",
         "NormalPixels",
     ),
-    "vcl.prediction": ("predict",),
+    "vcl.predicting.prediction": ("predict",),
     "vcl.projections": (
         "ElasticWeightConsolidation",
         "Exact",
@@ -163,7 +163,7 @@ _HOMES = {
         "initial",
         "learn",
     ),
-    "vcl.rng": ("Rng",),
+    "vcl.ops.rng": ("Rng",),
 }
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vcl.data import Data, concat
 from vcl.errors import VclError
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 
 class CoresetRule(Protocol):

@@ -9,14 +9,14 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import torch
 
+from vcl.beliefs.mean_field import Belief
 from vcl.coresets import CoresetRule
 from vcl.data import Data, labelled
 from vcl.errors import NonFiniteError, VclError, unknown
-from vcl.gaussian import Belief
+from vcl.fitting.loop import Report, silent
 from vcl.models.base import Heads, Model
-from vcl.optimise import Report, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Projection, Target
-from vcl.rng import Rng
 
 Q = TypeVar("Q", bound=Belief)
 

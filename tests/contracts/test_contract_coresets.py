@@ -6,7 +6,7 @@ import torch
 from made import blobs
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
 from vcl.data import Data, concat
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 KEEPING: list[CoresetRule] = [Nothing(), Everything(), RandomK(4), KCenter(4), Budget(7)]
 DROPPING: list[CoresetRule] = [Only(rule) for rule in KEEPING]

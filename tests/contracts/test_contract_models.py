@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from made import blobs, linear_data, shapes, small_vae
 from vcl.data import Data, concat, dataset
 from vcl.errors import VclError
-from vcl.likelihood import Categorical, Normal
+from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian, Model, Network, mlp
-from vcl.optimise import Ascent
-from vcl.prediction import predict
+from vcl.models.likelihoods import Categorical, Normal
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections import Target, VariationalKL
-from vcl.rng import Rng
 
 
 class Convolutional(nn.Module):

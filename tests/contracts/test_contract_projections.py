@@ -7,10 +7,11 @@ import torch
 
 from made import blob_tasks, linear_tasks, small_network
 from vcl.coresets import RandomK
-from vcl.curvature import Curvature
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian, Model
-from vcl.optimise import Ascent
-from vcl.prediction import predict
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections import (
     ElasticWeightConsolidation,
     Exact,
@@ -25,7 +26,6 @@ from vcl.projections import (
     VariationalKL,
 )
 from vcl.recursion import Method, Task, initial, learn
-from vcl.rng import Rng
 
 FEW = Ascent(2, 16, 0.01)
 IN_CLOSED_FORM: dict[str, Any] = {

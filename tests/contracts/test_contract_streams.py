@@ -13,9 +13,9 @@ from vcl.lab.experiments import EXPERIMENTS, Experiment
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import PRESETS, check
 from vcl.lab.streams import Arrays, Stream
+from vcl.ops.rng import Rng
 from vcl.projections.vi import Elbo
 from vcl.recursion import Task
-from vcl.rng import Rng
 
 
 def made_up(side: int) -> Arrays:

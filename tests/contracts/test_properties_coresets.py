@@ -10,7 +10,7 @@ from generated import SEEDS, SOURCES, few, histories, multiset, numbers, only_ru
 from oracles import greedy_k_center
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK, k_center, random_subset
 from vcl.data import Data
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 KEEPING = st.one_of(
     st.just(Nothing()),

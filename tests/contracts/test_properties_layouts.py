@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from generated import SEEDS, bits, few, layouts, parts_of, seeded
-from vcl.layout import Layout, head_of
+from vcl.beliefs.layout import Layout, head_of
 
 LEAD = st.lists(st.integers(1, 3), max_size=2)
 WITH_PART = layouts().flatmap(lambda layout: st.tuples(st.just(layout), parts_of(layout)))

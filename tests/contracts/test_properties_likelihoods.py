@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from generated import LABELS, SEEDS, few, numbers, seeded
-from vcl.likelihood import Categorical, Likelihood, Normal, Probit
+from vcl.models.likelihoods import Categorical, Likelihood, Normal, Probit
 
 LEAD = st.lists(st.integers(1, 4), min_size=1, max_size=2)
 FLOATS = st.sampled_from([torch.float32, torch.float64])

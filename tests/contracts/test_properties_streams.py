@@ -11,7 +11,7 @@ from torch import Tensor
 from generated import LABELS, SEEDS, few, seeded
 from vcl.data import Data
 from vcl.lab.streams import Arrays, Stream, UserTask, balanced, from_arrays, one_class_each, permuted, reordered, split
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 LIMITS = st.none() | st.integers(2, 30)
 

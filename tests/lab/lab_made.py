@@ -11,6 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from vcl.beliefs.layout import Layout
 from vcl.errors import VclError
 from vcl.lab import cli
 from vcl.lab.datasets import load, places
@@ -18,7 +19,6 @@ from vcl.lab.discriminative import METRICS
 from vcl.lab.paper import reproduce
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
-from vcl.layout import Layout
 from vcl.projections import Point
 from vcl.recursion import State
 

@@ -22,7 +22,7 @@ from vcl.lab.datasets.checksum import sha256
 from vcl.lab.generative import classifier as made_here
 from vcl.lab.generative.classifier import FORMAT, LAYERS, Classifier, Training, classifier, trained
 from vcl.lab.streams import Arrays, arrays
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 CPU = torch.device("cpu")
 SMALL = Training(12, 2)

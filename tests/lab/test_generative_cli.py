@@ -17,12 +17,12 @@ from lab_made import alone, call, fault
 from matplotlib.image import imread
 from safetensors.torch import load
 
-from vcl.checkpoint import from_bytes
 from vcl.lab import cli
 from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
 from vcl.lab.generative.methods import GENERATIVE_METHODS
 from vcl.lab.results import final_score, methods, read_csv
 from vcl.lab.sweep import WARNINGS
+from vcl.learner.checkpoint import from_bytes
 
 NAMES = ["vcl", "naive", "ewc", "si", "lp", "vcl-random"]
 FIGURES = [f"generators-{metric}.{kind}" for metric in ("log-likelihood", "uncertainty") for kind in ("png", "svg")]

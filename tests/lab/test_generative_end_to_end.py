@@ -12,7 +12,6 @@ import torch
 from lab_made import alone, call
 from torch import Tensor
 
-from vcl.checkpoint import from_bytes, to_bytes
 from vcl.lab.datasets import load
 from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
 from vcl.lab.generative.methods import GENERATIVE_METHODS
@@ -21,6 +20,7 @@ from vcl.lab.plan import make_plan
 from vcl.lab.results import Row, final_score, matrix, read_csv
 from vcl.lab.runner import run_method
 from vcl.lab.streams import arrays
+from vcl.learner.checkpoint import from_bytes, to_bytes
 
 # Measured over seeds 0 to 4 (the range), in nats, on tasks 1 and 2 of 3:
 #           lost since just learned        after task 3            uncertainty after task 3

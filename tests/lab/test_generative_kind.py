@@ -13,9 +13,8 @@ import pytest
 import torch
 from lab_made import alone, images, triangle_rows
 
-from vcl.checkpoint import from_bytes
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import NonFiniteError, VclError
-from vcl.gaussian import Gaussian
 from vcl.lab.datasets import load
 from vcl.lab.experiments.generative import PAPER, SMOKE, stream
 from vcl.lab.generative import GENERATIVE
@@ -30,9 +29,10 @@ from vcl.lab.plan import make_plan
 from vcl.lab.results import Row, matrix
 from vcl.lab.runner import Done, run_method
 from vcl.lab.streams import Arrays, arrays
-from vcl.latent import generate, log_marginal
+from vcl.learner.checkpoint import from_bytes
+from vcl.ops.rng import Rng
+from vcl.predicting.generation import generate, log_marginal
 from vcl.projections import Point
-from vcl.rng import Rng
 
 CPU = torch.device("cpu")
 SEEDS = (0, 1)

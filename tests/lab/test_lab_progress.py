@@ -7,10 +7,10 @@ import torch
 from lab_made import NOWHERE, triangle_rows
 from rich.console import Console
 
+from vcl.fitting.loop import Progress
 from vcl.lab.discriminative import DISCRIMINATIVE
 from vcl.lab.progress import Watch, summary_line, watching
 from vcl.lab.runner import Done
-from vcl.optimise import Progress
 
 
 @pytest.mark.parametrize("terminal", [True, False])

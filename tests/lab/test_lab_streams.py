@@ -23,7 +23,7 @@ from vcl.lab.streams import (
     reordered,
     split,
 )
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 BASE = images()
 SORTED = images()._replace(train_y=torch.arange(60) // 6, test_y=torch.arange(30) // 3)

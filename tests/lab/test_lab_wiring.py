@@ -10,7 +10,8 @@ import pytest
 from lab_made import triangle_rows
 
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
-from vcl.curvature import Curvature
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
 from vcl.lab import discriminative
 from vcl.lab.generative import kind as generative
 from vcl.lab.generative.methods import GENERATIVE_METHODS
@@ -19,7 +20,6 @@ from vcl.lab.kind import Kind
 from vcl.lab.methods import METHODS
 from vcl.lab.methods import method as entry_of
 from vcl.lab.settings import Settings
-from vcl.optimise import Ascent
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,

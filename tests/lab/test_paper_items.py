@@ -20,7 +20,7 @@ from vcl.lab.paper.numbers import claims, numbers
 from vcl.lab.paper.ordering import adversarial
 from vcl.lab.results import matrix, methods, read_csv
 from vcl.lab.runner import Done, run_method
-from vcl.metrics import average_accuracy
+from vcl.predicting.metrics import average_accuracy
 
 SMOKE = "--preset smoke --device cpu"
 

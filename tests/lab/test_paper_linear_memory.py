@@ -20,8 +20,8 @@ from vcl.lab.figures import linear_memory as figure
 from vcl.lab.paper import linear_memory as memory
 from vcl.lab.paper.linear_memory import DESCENT, EWC, LAPLACE, VI
 from vcl.lab.settings import PRESETS
+from vcl.ops.rng import Rng
 from vcl.projections.online_linear import variational_update
-from vcl.rng import Rng
 
 METHODS = (VI, LAPLACE, EWC, DESCENT)
 CPU = torch.device("cpu")

@@ -24,8 +24,9 @@ from vcl.lab.generative import classifier
 from vcl.lab.generative import kind as generative
 from vcl.lab.kind import Asked, Prepared
 from vcl.lab.plan import Plan, make_plan
-from vcl.likelihood import Categorical
-from vcl.pixels import BernoulliPixels
+from vcl.models.likelihoods import Categorical
+from vcl.ops.pixels import BernoulliPixels
+from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -35,7 +36,6 @@ from vcl.projections import (
     VariationalKL,
 )
 from vcl.recursion import Method, State
-from vcl.rng import Rng
 
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "differences.md"
 

@@ -19,7 +19,7 @@ from vcl.errors import VclError
 from vcl.lab.figures import toy2d as figure
 from vcl.lab.paper import toy2d
 from vcl.lab.settings import PRESETS
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 CPU = torch.device("cpu")
 SMOKE = toy2d.SETTINGS["smoke"]

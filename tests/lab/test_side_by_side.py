@@ -13,15 +13,15 @@ from torch import Tensor
 
 from vcl.data import Data, dataset, unlabelled
 from vcl.errors import VclError
+from vcl.fitting.loop import Ascent, Progress, Report, ascend, scaled_sum, silent
+from vcl.fitting.step import Objective
 from vcl.lab.arithmetic import matrix_products
 from vcl.lab.results import read_csv
 from vcl.lab.side_by_side import StoppedError, side_by_side
 from vcl.models import mlp_vae
-from vcl.optimise import Ascent, Progress, Report, ascend, scaled_sum, silent
+from vcl.ops.rng import Rng
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
-from vcl.rng import Rng
-from vcl.step import Objective
 
 CPU = torch.device("cpu")
 EPOCH = Progress("a fit", 1, 2, torch.zeros(1))

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from made import shapes, small_vae
+from vcl.beliefs.layout import head_of
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data, concat, unlabelled
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import head_of
+from vcl.fitting.loop import Ascent
 from vcl.models import LatentModel, Vae, mlp_vae
 from vcl.models.base import held, spread
-from vcl.optimise import Ascent
-from vcl.pixels import BernoulliPixels, NormalPixels, binarised
+from vcl.ops.pixels import BernoulliPixels, NormalPixels, binarised
+from vcl.ops.rng import Rng
 from vcl.projections import Exact, MomentMatching, SequentialMonteCarlo, Target, VariationalKL
-from vcl.rng import Rng
 
 HEADS = {"a": 16, "b": 16}
 

@@ -3,13 +3,13 @@ import torch
 
 from made import blob_tasks, linear_data, small_network
 from oracles import linear_posterior
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout
+from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian
-from vcl.optimise import Ascent
+from vcl.ops.rng import Rng
 from vcl.projections import Exact, FullGaussian, MaximumLikelihood, Target
-from vcl.rng import Rng
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 

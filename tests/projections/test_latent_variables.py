@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from made import shape_tasks, shapes, small_vae
-from vcl.checkpoint import from_bytes, to_bytes
+from vcl.beliefs.layout import Layout, Params, head_of
+from vcl.beliefs.mean_field import Gaussian, kl, standard_normal
 from vcl.coresets import Nothing, RandomK
-from vcl.curvature import Curvature
 from vcl.data import Data
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian, kl, standard_normal
-from vcl.layout import Layout, Params, head_of
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
+from vcl.learner.checkpoint import from_bytes, to_bytes
 from vcl.models.base import Heads, Role, held
-from vcl.noise import draw_noise
-from vcl.optimise import Ascent
-from vcl.prediction import predict
+from vcl.ops.noise import draw_noise
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -33,7 +34,6 @@ from vcl.projections.base import small_random
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
 from vcl.recursion import Method, State, initial, learn
-from vcl.rng import Rng
 
 FEW = Ascent(2, 16, 0.01)
 VI = VariationalKL(FEW, 2, "weights", "reset", exp(-8), ml_start=False, init="glorot", climbs="log_sd")

@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_posterior
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data, concat, dataset
 from vcl.errors import NonFiniteError, VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout, Params
-from vcl.likelihood import Categorical, Likelihood, Probit
 from vcl.models import LinearGaussian, Model, Network, mlp
-from vcl.prediction import predict
+from vcl.models.likelihoods import Categorical, Likelihood, Probit
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections import MomentMatching, Target
 from vcl.projections.moments import update
-from vcl.rng import Rng
 
 
 def first_run(data: Data) -> Data:

@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from made import blob_tasks, linear_data, small_network
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data, dataset
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
 from vcl.models import LinearGaussian
+from vcl.ops.rng import Rng
 from vcl.projections import Exact, OnlineLinear, Target
 from vcl.projections.online_linear import RULES, Rule, laplace_update, unit_norm_update, variational_update
-from vcl.rng import Rng
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 D = 20

@@ -11,20 +11,20 @@ from torch.nn import functional as F
 
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_posterior
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian, standard_normal
 from vcl.coresets import Nothing
 from vcl.data import Data, dataset
+from vcl.engines.forward import evaluate_thetas
 from vcl.errors import NonFiniteError, VclError
-from vcl.forward import evaluate_thetas
-from vcl.gaussian import Gaussian, standard_normal
-from vcl.layout import Layout, Params
 from vcl.models import LinearGaussian
 from vcl.models.base import Heads, Role
-from vcl.prediction import predict
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections import Particles, SequentialMonteCarlo, Target, hmc
 from vcl.projections.hmc import LogLikelihoods, Swarm, draw, move
 from vcl.projections.weights import moments, next_rise, systematic, weigh
 from vcl.recursion import Method, Task, initial, learn
-from vcl.rng import Rng
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 TASK = linear_data(20, seed=0)

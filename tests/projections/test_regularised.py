@@ -9,14 +9,16 @@ from torch import Tensor
 
 from made import blob_tasks, blobs, shapes, small_network, small_vae
 from oracles import linear_posterior
-from vcl.curvature import Curvature
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data, dataset
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
+from vcl.fitting.step import by_autograd
 from vcl.models import LinearGaussian
 from vcl.models.base import Model
-from vcl.optimise import Ascent
+from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
     Exact,
@@ -29,8 +31,6 @@ from vcl.projections import (
 )
 from vcl.projections.quadratic import Penalised, Quadratic, on_held, without_past
 from vcl.projections.si import add_path
-from vcl.rng import Rng
-from vcl.step import by_autograd
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 PRIOR = MODEL.prior({}).to(torch.float64)

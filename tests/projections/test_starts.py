@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from made import blobs, small_network
-from vcl.optimise import Ascent
+from vcl.fitting.loop import Ascent
+from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -19,7 +20,6 @@ from vcl.projections import (
     Target,
     VariationalKL,
 )
-from vcl.rng import Rng
 
 STANDING = Ascent(epochs=1, batch=None, lr=1e-9)
 """One step that goes nowhere: what comes out is where the fit began."""

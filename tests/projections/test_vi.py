@@ -7,18 +7,18 @@ import torch
 
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_elbo, linear_posterior
+from vcl.beliefs.mean_field import Gaussian, kl
 from vcl.data import Data
+from vcl.engines.forward import ESTIMATORS, Estimator
 from vcl.errors import VclError
-from vcl.forward import ESTIMATORS, Estimator
-from vcl.gaussian import Gaussian, kl
-from vcl.likelihood import Normal
+from vcl.fitting.loop import Ascent
+from vcl.fitting.step import by_autograd
 from vcl.models import LinearGaussian, Network
-from vcl.optimise import Ascent
+from vcl.models.likelihoods import Normal
+from vcl.ops.rng import Rng
 from vcl.projections import Target, VariationalKL
 from vcl.projections.point import maximum_likelihood
 from vcl.projections.vi import CLIMBS, Climbs, Elbo
-from vcl.rng import Rng
-from vcl.step import by_autograd
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 

@@ -14,10 +14,10 @@ from vcl.lab.kind import ACCURACY, Asked, Kind, Tabled
 from vcl.lab.methods import METHODS
 from vcl.lab.results import Row
 from vcl.lab.settings import Settings
-from vcl.likelihood import Categorical
-from vcl.metrics import accuracy, brier, calibration_error, log_predictive
 from vcl.models import Network, mlp
-from vcl.prediction import predict
+from vcl.models.likelihoods import Categorical
+from vcl.predicting.metrics import accuracy, brier, calibration_error, log_predictive
+from vcl.predicting.prediction import predict
 from vcl.projections import Point
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -18,9 +18,9 @@ from vcl.lab.memory import check_memory, gigabytes, look
 from vcl.lab.plan import Plan
 from vcl.lab.streams import Arrays
 from vcl.models.base import Model
+from vcl.ops.rng import Rng
 from vcl.projections import Projection, Target
 from vcl.recursion import Method, Task
-from vcl.rng import Rng
 
 TRIAL = 5
 """Steps that are timed (after as many untimed ones) for each kind of fit."""

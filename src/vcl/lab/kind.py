@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
+from vcl.ops.rng import Rng
 from vcl.recursion import Method, State, Task
-from vcl.rng import Rng
 
 
 class MethodEntry(NamedTuple):

@@ -25,7 +25,7 @@ from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.streams import Arrays
 from vcl.models.base import Layered, spread
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 FLOAT = 4
 LISTED = 100_000

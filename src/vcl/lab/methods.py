@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
-from vcl.curvature import Curvature
 from vcl.errors import unknown
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
 from vcl.lab.kind import MethodEntry
 from vcl.lab.settings import Settings
-from vcl.optimise import Ascent
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,

@@ -16,10 +16,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from vcl.fitting.loop import Progress as Epoch
+from vcl.fitting.loop import Report
 from vcl.lab.results import final_score, methods
 from vcl.lab.runner import Done
-from vcl.optimise import Progress as Epoch
-from vcl.optimise import Report
 
 
 class Watch(Protocol):

@@ -16,13 +16,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vcl.checkpoint import unpacked
+from vcl.beliefs.layout import Layout
 from vcl.errors import VclError
 from vcl.lab.folder import UnwritableError
 from vcl.lab.kind import Run
 from vcl.lab.results import Row
 from vcl.lab.settings import check
-from vcl.layout import Layout
+from vcl.learner.checkpoint import unpacked
 from vcl.recursion import State
 
 S = TypeVar("S")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.metrics import average_accuracy, backward_transfer, forgetting
+from vcl.predicting.metrics import average_accuracy, backward_transfer, forgetting
 
 
 class Row(NamedTuple):

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from vcl.fitting.loop import Report, silent
 from vcl.lab.arithmetic import matrix_products
 from vcl.lab.kind import Asked, MethodEntry, Prepared, Score
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
-from vcl.optimise import Report, silent
+from vcl.ops.rng import Rng
 from vcl.recursion import State, initial, learn
-from vcl.rng import Rng
 
 
 class Done(NamedTuple):

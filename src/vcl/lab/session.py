@@ -20,6 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vcl import __version__
+from vcl.fitting.loop import Report, silent
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.estimate import check_methods
@@ -33,8 +34,7 @@ from vcl.lab.provenance import device_name, made_by
 from vcl.lab.runner import run_method
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import Arrays, arrays
-from vcl.optimise import Report, silent
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 
 @contextmanager

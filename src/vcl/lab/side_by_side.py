@@ -14,9 +14,9 @@ from threading import Event
 
 import torch
 
-from vcl.cuda_streams import stream_for
 from vcl.errors import VclError
-from vcl.optimise import Progress, Report
+from vcl.fitting.loop import Progress, Report
+from vcl.ops.cuda_streams import stream_for
 
 MOST_ON_GPU = 10
 """torch has 32 streams, and each piece has three: its own, one to record on and one for branches."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from vcl.data import Data, Source, as_labels, check_arrays, dataset
 from vcl.errors import VclError
 from vcl.lab.datasets import Dataset
+from vcl.ops.rng import Rng
 from vcl.recursion import Task
-from vcl.rng import Rng
 
 SHARED = "all"
 """The head that every task speaks to in a single-head network."""

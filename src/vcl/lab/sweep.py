@@ -24,7 +24,7 @@ from vcl.lab.plan import Grid, Plan
 from vcl.lab.results import Row, Summary, final_score, label
 from vcl.lab.session import describe, finished, run_methods, show
 from vcl.lab.streams import Arrays
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 Select = Literal["validation", "test"]
 SELECTS: tuple[Select, ...] = ("validation", "test")

@@ -7,11 +7,11 @@ from typing import Literal, Protocol, final, runtime_checkable
 
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data
+from vcl.engines.perceptron import Perceptron
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout, Params
-from vcl.perceptron import Perceptron
 
 Suits = Callable[[Perceptron, Layout, Tensor, Data], bool]
 """Whether a gradient is written out for a perceptron, a layout, parameters and a batch like these."""
@@ -35,8 +35,8 @@ class Model(Protocol):
     def row_wise(self) -> bool:
         """Whether it may take the fast way; False is always right.
 
-        Without latent variables that is the one of :mod:`vcl.rows`. With them, :meth:`log_lik` takes many runs and
-        draws at once: parameters [R, S, ...], or [R, ...] where draws share them; data [R, 1, N, ...] and noise
+        Without latent variables that is the one of :mod:`vcl.engines.rows`. With them, :meth:`log_lik` takes many runs
+        and draws at once: parameters [R, S, ...], or [R, ...] where draws share them; data [R, 1, N, ...] and noise
         [R, S, N, latent]; and the answer is [R, S, N].
         """
         ...

@@ -6,12 +6,12 @@ from typing import final
 
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian, standard_normal
 from vcl.data import Data, as_input
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian, standard_normal
-from vcl.layout import Layout, Params
-from vcl.likelihood import Normal
 from vcl.models.base import Heads, Role
+from vcl.models.likelihoods import Normal
 
 
 @final

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from vcl.beliefs.layout import HEAD, Layout, Params
+from vcl.beliefs.mean_field import Gaussian, standard_normal
 from vcl.data import Data, as_input
+from vcl.engines.forward import check_many
+from vcl.engines.layers import Layers, chain_of, flat_chain
+from vcl.engines.moments import linear, through
+from vcl.engines.perceptron import Perceptron
 from vcl.errors import VclError
-from vcl.forward import check_many
-from vcl.gaussian import Gaussian, standard_normal
-from vcl.layers import Layers, chain_of, flat_chain
-from vcl.layout import HEAD, Layout, Params
-from vcl.likelihood import Categorical, Likelihood
 from vcl.models.base import Heads, Role
-from vcl.moments import linear, through
-from vcl.perceptron import Perceptron
+from vcl.models.likelihoods import Categorical, Likelihood
 
 TRUNK = "trunk."
 
@@ -30,8 +30,8 @@ class Network:
     """f_theta(x) = head_h( trunk(x) ), theta = {theta^S, theta^H_h}, with prior N(0, prior_var I).
 
     ``trunk`` maps inputs [N, ...] to ``features`` values an example and is used as it is: its own parameter
-    values play no part, only its structure. Where that is a chain of layers (:mod:`vcl.layers` looks, once), the fast
-    ways are taken. A single-head network is one whose tasks all name the same head.
+    values play no part, only its structure. Where that is a chain of layers (:mod:`vcl.engines.layers` looks, once),
+    the fast ways are taken. A single-head network is one whose tasks all name the same head.
     """
 
     def __init__(self, trunk: nn.Module, features: int, likelihood: Likelihood, prior_var: float = 1.0) -> None:
@@ -85,7 +85,7 @@ class Network:
         return _by_head(data, answer)
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
-        """The likelihood's evidence at the output's moments (:mod:`vcl.moments`), each example by its own head."""
+        """The likelihood's evidence at the output's moments (:mod:`vcl.engines.moments`), by each example's head."""
         features, spread = through(self.layers, _trunk(mean), _trunk(var), as_input(data.x))
 
         def answer(head: str) -> Tensor:

@@ -19,16 +19,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from vcl.chain import chain, stacked, through
+from vcl.beliefs.layout import HEAD, Layout, Params, head_of
+from vcl.beliefs.mean_field import Gaussian, standard_normal
 from vcl.data import Data, as_input
-from vcl.encoding import draw_latent
+from vcl.engines.chain import chain, stacked, through
+from vcl.engines.layers import is_chain, is_row_wise
 from vcl.errors import VclError, unknown
-from vcl.gaussian import Gaussian, standard_normal
-from vcl.layers import is_chain, is_row_wise
-from vcl.layout import HEAD, Layout, Params, head_of
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
-from vcl.pixels import BernoulliPixels, Pixels
+from vcl.ops.encoding import draw_latent
+from vcl.ops.pixels import BernoulliPixels, Pixels
 
 Private = Literal["lower", "upper"]
 PRIVATES: tuple[Private, ...] = ("lower", "upper")

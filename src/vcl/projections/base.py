@@ -8,13 +8,13 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Belief, Gaussian
 from vcl.data import Data
 from vcl.errors import unknown
-from vcl.gaussian import Belief, Gaussian
-from vcl.layout import Layout
+from vcl.fitting.loop import Report, silent
 from vcl.models.base import Model
-from vcl.optimise import Report, silent
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 Q = TypeVar("Q", bound=Belief)
 

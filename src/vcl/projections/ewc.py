@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from vcl.curvature import Curvature
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import unknown
-from vcl.gaussian import Gaussian
-from vcl.optimise import Ascent, Report, ascend, silent
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent, Report, ascend, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, without_past
-from vcl.rng import Rng
 
 Anchor = Literal["own", "previous"]
 ANCHORS: tuple[Anchor, ...] = ("own", "previous")

@@ -7,13 +7,13 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout
+from vcl.fitting.loop import Report, silent
 from vcl.models.linear import LinearGaussian
-from vcl.optimise import Report, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Target
-from vcl.rng import Rng
 
 
 class FullGaussian(NamedTuple):

@@ -7,12 +7,12 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data
-from vcl.forward import evaluate_thetas
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout, Params
+from vcl.engines.forward import evaluate_thetas
 from vcl.models.base import Model
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 ROWS_IN_FLIGHT = 2**19
 """Rows (runs x particles x examples) that one forward pass takes at most."""

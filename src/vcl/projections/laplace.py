@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import final
 
-from vcl.curvature import Curvature
-from vcl.gaussian import Gaussian
+from vcl.beliefs.mean_field import Gaussian
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import held
-from vcl.optimise import Ascent, Report, ascend, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
-from vcl.rng import Rng
 
 
 @final

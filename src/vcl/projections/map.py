@@ -12,12 +12,12 @@ from typing import final
 
 import torch
 
-from vcl.gaussian import Gaussian
-from vcl.optimise import Ascent, Report, ascend, silent
+from vcl.beliefs.mean_field import Gaussian
+from vcl.fitting.loop import Ascent, Report, ascend, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import Point
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
-from vcl.rng import Rng
 
 
 @final

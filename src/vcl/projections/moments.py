@@ -6,7 +6,7 @@ N(theta; m, diag v) p(y | x, theta) / Z is
     m <- m + v dlogZ/dm,    v <- v - v^2 [ (dlogZ/dm)^2 - 2 dlogZ/dv ],
 
 exactly, whenever log Z is exact: it is for linear-Gaussian, probit and (by quadrature) logistic regression. For deeper
-networks log Z comes from moment propagation (:mod:`vcl.moments`), as in probabilistic backpropagation.
+networks log Z comes from moment propagation (:mod:`vcl.engines.moments`), as in probabilistic backpropagation.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian
 from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout, Params
+from vcl.fitting.loop import Progress, Report, silent
+from vcl.fitting.step import gather
 from vcl.models.base import Model, refuse_latent
 from vcl.models.network import TRUNK
-from vcl.optimise import Progress, Report, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Target, fresh, small_random
-from vcl.rng import Rng
-from vcl.step import gather
 
 TICKS = 10
 """How often a pass reports, at most."""

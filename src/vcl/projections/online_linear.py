@@ -13,12 +13,12 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import VclError, unknown
-from vcl.gaussian import Gaussian
+from vcl.fitting.loop import Report, silent
 from vcl.models.linear import LinearGaussian
-from vcl.optimise import Report, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Target
-from vcl.rng import Rng
 
 Rule = Literal["variational", "laplace"]
 RULES: tuple[Rule, ...] = ("variational", "laplace")

@@ -19,15 +19,15 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import NonFiniteError, VclError, unknown
-from vcl.gaussian import Gaussian
-from vcl.layout import Layout
+from vcl.fitting.loop import Progress, Report, silent
 from vcl.models.base import refuse_latent
-from vcl.optimise import Progress, Report, silent
+from vcl.ops.rng import Rng
 from vcl.projections.base import Target
 from vcl.projections.hmc import LOWEST, LogLikelihoods, Swarm, draw, move
 from vcl.projections.weights import moments, next_rise, systematic, weigh
-from vcl.rng import Rng
 
 Refit = Literal["all", "local"]
 REFITS: tuple[Refit, ...] = ("all", "local")

@@ -8,19 +8,19 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import Gaussian, like_draws
 from vcl.data import Data
+from vcl.engines.forward import evaluate_stacked, evaluate_thetas
+from vcl.engines.perceptron import fused
+from vcl.engines.places import pieces
+from vcl.engines.straight import straight_on_gpu
 from vcl.errors import VclError
-from vcl.forward import evaluate_stacked, evaluate_thetas
-from vcl.gaussian import Gaussian, like_draws
-from vcl.layout import Layout, Params
+from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
+from vcl.fitting.step import Step, by_autograd
 from vcl.models.base import Model, Perceptrons
-from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
-from vcl.perceptron import fused
-from vcl.places import pieces
+from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-from vcl.rng import Rng
-from vcl.step import Step, by_autograd
-from vcl.straight import straight_on_gpu
 
 
 class Point(NamedTuple):

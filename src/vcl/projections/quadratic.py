@@ -13,15 +13,15 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from vcl import kernels
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Gaussian, like_draws
 from vcl.data import Data
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian, like_draws
-from vcl.layout import Layout
+from vcl.fitting.loop import Ascent
+from vcl.fitting.step import Step
 from vcl.models.base import Model, held
-from vcl.optimise import Ascent
+from vcl.ops import kernels
 from vcl.projections.point import LogLikelihood
-from vcl.step import Step
 
 Lambda = float | tuple[float, ...]
 """lambda: one value for all runs or one for each, so that a whole grid is one stack of runs."""

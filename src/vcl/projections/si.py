@@ -17,13 +17,13 @@ from typing import final
 import torch
 from torch import Tensor
 
-from vcl import kernels
+from vcl.beliefs.mean_field import Gaussian
 from vcl.errors import VclError
-from vcl.gaussian import Gaussian
-from vcl.optimise import Ascent, Report, climb, silent
+from vcl.fitting.loop import Ascent, Report, climb, silent
+from vcl.ops import kernels
+from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, on_held, without_past
-from vcl.rng import Rng
 
 
 @final

@@ -9,23 +9,23 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from vcl import kernels
+from vcl.beliefs.layout import Params
+from vcl.beliefs.mean_field import Gaussian, KlTo
 from vcl.data import Data
-from vcl.draws import draw_params
+from vcl.engines.draws import draw_params
+from vcl.engines.forward import ESTIMATORS, Estimator, Plan, evaluate_drawn, evaluate_draws, plan
+from vcl.engines.perceptron import Perceptron, Workspace, fit, fit_gradient, fused
+from vcl.engines.perceptron.fused import bound_gradient
+from vcl.engines.places import pieces
 from vcl.errors import VclError, unknown
-from vcl.forward import ESTIMATORS, Estimator, Plan, evaluate_drawn, evaluate_draws, plan
-from vcl.gaussian import Gaussian, KlTo
-from vcl.layout import Params
+from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
+from vcl.fitting.step import Step, by_autograd
 from vcl.models.base import Model, Perceptrons, held, points, spread
-from vcl.noise import Key
-from vcl.optimise import Ascent, Report, ascend, scaled_sum, silent
-from vcl.perceptron import Perceptron, Workspace, fit, fit_gradient, fused
-from vcl.perceptron.fused import bound_gradient
-from vcl.places import pieces
+from vcl.ops import kernels
+from vcl.ops.noise import Key
+from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.point import maximum_likelihood
-from vcl.rng import Rng
-from vcl.step import Step, by_autograd
 
 Start = Literal["continue", "reset", "restart"]
 STARTS: tuple[Start, ...] = ("continue", "reset", "restart")

@@ -7,7 +7,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 HALVINGS = 60
 """Of the interval that holds the next temperature: to the last bits of a double."""

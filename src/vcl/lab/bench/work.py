@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vcl.beliefs.mean_field import Gaussian
 from vcl.coresets import KCenter
-from vcl.curvature import Curvature
 from vcl.data import Data, dataset
-from vcl.forward import Estimator
-from vcl.gaussian import Gaussian
+from vcl.engines.forward import Estimator
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.step import make_step
 from vcl.lab.bench.timing import Job
-from vcl.likelihood import Categorical
 from vcl.models import Network, mlp
-from vcl.prediction import predict
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections.vi import Elbo
-from vcl.rng import Rng
-from vcl.step import make_step
 
 SIZES = (784, 100, 100, 10)
 BATCH = 256

@@ -9,7 +9,7 @@ from vcl.lab.discriminative import DISCRIMINATIVE
 from vcl.lab.kind import Kind
 from vcl.lab.settings import Preset
 from vcl.lab.streams import Arrays, Stream
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 
 class Experiment(NamedTuple):

@@ -12,8 +12,8 @@ from vcl.errors import VclError
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.generative import GENERATIVE, GenerativeSettings
 from vcl.lab.streams import Arrays, Stream, limited, reordered
+from vcl.ops.rng import Rng
 from vcl.recursion import Task
-from vcl.rng import Rng
 
 PAPER = GenerativeSettings(tasks=10, epochs=200, batch=50)
 # Few steps: a larger rate, and a larger variance to begin at (see the digits below).

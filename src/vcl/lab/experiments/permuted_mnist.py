@@ -8,7 +8,7 @@ from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.paper.numbers import values
 from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream, permuted, reordered
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 PAPER = Settings(
     tasks=10,

@@ -9,7 +9,7 @@ from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.paper.numbers import values
 from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream, reordered, split
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 PAPER = Settings(

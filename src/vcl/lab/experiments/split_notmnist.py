@@ -8,7 +8,7 @@ from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.paper.numbers import values
 from vcl.lab.settings import Settings
 from vcl.lab.streams import Arrays, Stream
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 PAIRS = ((0, 5), (1, 6), (2, 7), (3, 8), (4, 9))
 PAPER = replace(split_mnist.PAPER, hidden=(150, 150, 150, 150))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vcl.lab.figures.style import colour, line, mark
 from vcl.lab.results import Row, matrix, methods
-from vcl.metrics import average_accuracy
+from vcl.predicting.metrics import average_accuracy
 
 FAR = 15.0
 """What ends so many points below the median would flatten all else, so that a second panel leaves it out."""

@@ -15,7 +15,7 @@ from vcl.errors import VclError
 from vcl.lab.figures.curves import FAR, curve, dashes, frame, last, legend, limits, look
 from vcl.lab.figures.style import save
 from vcl.lab.results import Row, matrix, methods, shown
-from vcl.metrics import average_accuracy
+from vcl.predicting.metrics import average_accuracy
 
 BEST = 0.75
 """The share of the methods, by their last average, that the zoomed row shows in full."""

@@ -25,7 +25,7 @@ from vcl.lab.arithmetic import matrix_products
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.folder import write_atomic_bytes
 from vcl.lab.streams import Arrays
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 FORMAT = 1
 LAYERS, DROPOUT, RATE, BATCH = 3, 0.2, 1e-3, 256

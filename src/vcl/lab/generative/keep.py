@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vcl.checkpoint import to_bytes
-from vcl.gaussian import Gaussian
+from vcl.beliefs.mean_field import Gaussian
 from vcl.lab.kind import Asked
-from vcl.latent import generate
+from vcl.learner.checkpoint import to_bytes
+from vcl.predicting.generation import generate
 from vcl.projections import Point
 from vcl.recursion import State
 

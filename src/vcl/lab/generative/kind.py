@@ -15,8 +15,8 @@ from vcl.lab.generative.methods import GENERATIVE_METHODS
 from vcl.lab.generative.settings import GenerativeSettings
 from vcl.lab.kind import Asked, Kind, Prepared, Score, Tabled
 from vcl.lab.results import Row, Summary, final_score, matrix, methods, summarise
-from vcl.latent import classifier_uncertainty, generate, log_marginal
 from vcl.models.vae import Vae, mlp_vae
+from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
 from vcl.projections import Point
 
 LIKELIHOOD, DRAWN, UNCERTAINTY = "log likelihood", "log likelihood, weights drawn", "classifier uncertainty"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from vcl.coresets import CoresetRule, Nothing, RandomK
-from vcl.curvature import Curvature
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
 from vcl.lab.generative.settings import GenerativeSettings
 from vcl.lab.kind import MethodEntry
-from vcl.optimise import Ascent
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vcl.checkpoint import unpacked
 from vcl.errors import VclError, unknown
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import ABOUT
@@ -18,10 +17,11 @@ from vcl.lab.generative.keep import ENDING
 from vcl.lab.generative.kind import GENERATIVE
 from vcl.lab.generative.settings import GenerativeSettings
 from vcl.lab.reading import read_settings, reading, require, same_layout
-from vcl.latent import generate
+from vcl.learner.checkpoint import unpacked
 from vcl.models.base import spread
+from vcl.ops.rng import Rng
+from vcl.predicting.generation import generate
 from vcl.recursion import State
-from vcl.rng import Rng
 
 MOST_IMAGES = 10_000
 AGAIN = "run it again"

@@ -10,7 +10,7 @@ from torch import Tensor
 from vcl.lab.experiments import experiment
 from vcl.lab.paper.item import Context, Request
 from vcl.lab.streams import Arrays
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 RANDOM_ORDERS = 3
 

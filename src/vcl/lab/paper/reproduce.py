@@ -15,6 +15,7 @@ from rich.console import Console
 from torch import Tensor
 
 from vcl.errors import VclError
+from vcl.fitting.loop import Report
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import make_folder, write_atomic
@@ -31,8 +32,7 @@ from vcl.lab.results import Row, methods, to_csv
 from vcl.lab.settings import Preset
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import arrays
-from vcl.optimise import Report
-from vcl.rng import Rng
+from vcl.ops.rng import Rng
 
 QUICK_SEEDS: Mapping[Preset, int | None] = {"paper": None, "quick": 2, "smoke": None}
 """Where all items together would take too long with the preset's own number of seeds."""

@@ -18,7 +18,7 @@ from rich.console import Console
 from safetensors.torch import load, save
 from torch import Tensor
 
-from vcl.checkpoint import packed
+from vcl.fitting.loop import Report, silent
 from vcl.lab.behind import Behind
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
@@ -31,7 +31,7 @@ from vcl.lab.reading import check_pictures, check_rows, read_part, read_state, r
 from vcl.lab.results import Row, read_csv, to_csv
 from vcl.lab.runner import run_method
 from vcl.lab.streams import Arrays
-from vcl.optimise import Report, silent
+from vcl.learner.checkpoint import packed
 from vcl.recursion import State
 
 FORMAT = 2

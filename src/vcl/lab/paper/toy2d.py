@@ -25,17 +25,18 @@ import torch
 from torch import Tensor
 
 from vcl.coresets import Nothing
-from vcl.curvature import Curvature
 from vcl.data import Data, Source
 from vcl.errors import unknown
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
 from vcl.lab.results import Summary, label, summarise
 from vcl.lab.settings import Preset
 from vcl.lab.threads import one_thread
-from vcl.likelihood import Categorical
-from vcl.metrics import accuracy
 from vcl.models import Network, mlp
-from vcl.optimise import Ascent
-from vcl.prediction import predict
+from vcl.models.likelihoods import Categorical
+from vcl.ops.rng import Rng
+from vcl.predicting.metrics import accuracy
+from vcl.predicting.prediction import predict
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -45,7 +46,6 @@ from vcl.projections import (
     VariationalKL,
 )
 from vcl.recursion import Method, State, Task, initial, learn
-from vcl.rng import Rng
 
 COLUMNS = ("kind", "method", "seed", "after", "task", "x1", "x2", "value")
 BLACK = 1

@@ -1,0 +1,186 @@
+"""The mean-field Gaussian q(theta) = prod_d N(theta_d; mu_d, sigma_d^2), for R independent runs at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, Self, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.ops import kernels
+
+ALL = slice(None)
+
+
+class Belief(Protocol):
+    """What a method carries from task to task. A :class:`Gaussian` here; other projections bring their own."""
+
+    @property
+    def layout(self) -> Layout:
+        """What the flat vector holds."""
+        ...
+
+    @property
+    def mean(self) -> Tensor:
+        """The centre [R, D]: the one parameter vector to use where only one can be."""
+        ...
+
+    def grow(self, prior: Gaussian) -> Self:
+        """With the parameters of ``prior`` that are not here yet behind the old ones, at the prior."""
+        ...
+
+    def restrict(self, part: Layout) -> Self:
+        """The marginal over ``part``."""
+        ...
+
+    def to(self, where: torch.device | torch.dtype | str) -> Self:
+        """On another device, or in another precision."""
+        ...
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """Standard normal noise [R, ..., D] to draws of theta of the same shape."""
+        ...
+
+
+class Gaussian(NamedTuple):
+    """q(theta) for R runs: mean [R, D] and log variance [R, D]."""
+
+    layout: Layout
+    mean: Tensor
+    log_var: Tensor
+
+    def expand(self, runs: int) -> Gaussian:
+        """The same one-run distribution for ``runs`` runs."""
+        return Gaussian(self.layout, self.mean.expand(runs, -1), self.log_var.expand(runs, -1))
+
+    def to(self, where: torch.device | torch.dtype | str) -> Gaussian:
+        """On another device, or in another precision."""
+        return Gaussian(self.layout, self.mean.to(where), self.log_var.to(where))
+
+    def grow(self, prior: Gaussian) -> Gaussian:
+        """Append what is new in ``prior``: q(theta^H_k) = p(theta^H_k) before task k is encountered."""
+        if not self.layout.new(prior.layout).names:
+            return self
+        mean = self.layout.append(self.mean, prior.layout, prior.mean)
+        log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
+        return Gaussian(self.layout.extend(prior.layout), mean, log_var)
+
+    def restrict(self, part: Layout) -> Gaussian:
+        """The marginal over ``part``: mean field, so simply those coordinates."""
+        return Gaussian(part, self.layout.pick(self.mean, part), self.layout.pick(self.log_var, part))
+
+    def merge(self, part: Gaussian) -> Gaussian:
+        """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
+        mean = self.layout.put(self.mean, part.layout, part.mean)
+        log_var = self.layout.put(self.log_var, part.layout, part.log_var)
+        return Gaussian(self.layout, mean, log_var)
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
+        return like_draws(self.mean, noise) + like_draws((0.5 * self.log_var).exp(), noise) * noise
+
+
+def like_draws(values: Tensor, noise: Tensor) -> Tensor:
+    """``values`` [R, D] with as many axes between as ``noise`` [R, ..., D] has, so that they broadcast."""
+    return values[(slice(None),) + (None,) * (noise.dim() - 2)]
+
+
+def kl(q: Gaussian, p: Gaussian) -> Tensor:
+    """KL(q || p) of each run [R], in closed form.
+
+    sum_d 1/2 [ log(s_p^2 / s_q^2) + (s_q^2 + (m_q - m_p)^2) / s_p^2 - 1 ], a sum over parameters, never a mean.
+    """
+    return KlTo(p)(q.mean, q.log_var)
+
+
+@final
+class KlTo:
+    """KL(q || p) for many q and one p: what depends on p alone is computed once."""
+
+    SMALL = 2**20
+    """Up to so many parameters the precision is kept; else it is found anew where it is needed."""
+    PIECE = 2**18
+    """Parameters taken at once: only so many values of what is needed for a moment are held, for each run."""
+
+    def __init__(self, p: Gaussian) -> None:
+        # Kernels want each run's values in one piece of memory; elsewhere two numbers may stand for a whole prior.
+        one_piece = p.mean.is_cuda and 0 in (p.mean.stride(-1), p.log_var.stride(-1))
+        self.mean, self.log_var = (part.contiguous() if one_piece else part for part in p[1:])
+        self.precision = (-p.log_var).exp() if p.mean.shape[1] <= self.SMALL else None
+        self.held: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, mean: Tensor, log_var: Tensor) -> Tensor:
+        """KL of each run, for q given by mean and log variance [R, D]."""
+        log_ratio, shift = log_var - self.log_var, mean - self.mean
+        precision = (-self.log_var).exp() if self.precision is None else self.precision
+        return 0.5 * (log_ratio.exp() - 1 - log_ratio + shift.square() * precision).sum(-1)
+
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and log variance of p."""
+        return self.mean, self.log_var
+
+    def taken_from(
+        self,
+        mean: Tensor,
+        log_var: Tensor,
+        g_mean: Tensor,
+        g_log_var: Tensor,
+        var: Tensor | None = None,
+        runs: slice = ALL,
+    ) -> Tensor:
+        """KL of each run, and its gradient subtracted from g_mean and g_log_var in place.
+
+        All [R, D]; ``var`` is e^{log_var}, if that is known. q may be that of some ``runs`` only.
+
+        d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
+        """
+        if kernels.usable(mean):
+            return kernels.take_kl(mean, log_var, self.mean[runs], self.log_var[runs], g_mean, g_log_var)
+        size, width = mean.shape[1], self.PIECE
+        if size <= width:
+            return self._take(mean, log_var, g_mean, g_log_var, var, (runs, ALL)).mul_(0.5)
+        values = [
+            self._take(
+                mean[:, at],
+                log_var[:, at],
+                g_mean[:, at],
+                g_log_var[:, at],
+                None if var is None else var[:, at],
+                (runs, at),
+            )
+            for at in (slice(first, first + width) for first in range(0, size, width))
+        ]
+        return torch.stack(values).sum(0).mul_(0.5)
+
+    def _take(
+        self,
+        mean: Tensor,
+        log_var: Tensor,
+        g_mean: Tensor,
+        g_log_var: Tensor,
+        var: Tensor | None,
+        at: tuple[slice, slice],
+    ) -> Tensor:
+        """Twice the KL over the runs and coordinates at ``at``; q and its gradients hold those alone."""
+        if self.held is None or self.held[0].shape != mean.shape:
+            self.held = torch.empty_like(mean), torch.empty_like(mean)
+        one, two = self.held
+        p_log_var = self.log_var[at]
+        precision = (-p_log_var).exp_() if self.precision is None else self.precision[at]
+        shift = torch.sub(mean, self.mean[at], out=one)
+        pull = torch.mul(shift, precision, out=two)  # (m_q - m_p) / s_p^2
+        g_mean.sub_(pull)
+        value = shift.mul_(pull)
+        log_ratio = torch.sub(log_var, p_log_var, out=two)
+        value.sub_(log_ratio)
+        excess = (log_ratio.exp_() if var is None else torch.mul(var, precision, out=two)).sub_(1)  # s_q^2 / s_p^2 - 1
+        g_log_var.sub_(excess, alpha=0.5)
+        return value.add_(excess).sum(-1)
+
+
+def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:
+    """N(0, var I) over ``layout``, for one run: two numbers in memory, however many parameters there are."""
+    zero = torch.zeros(1, 1)
+    return Gaussian(layout, *(value.expand(1, layout.size) for value in (zero, zero + torch.tensor(var).log())))

@@ -1,0 +1,186 @@
+"""Phi_t, the curvature of a task's log-likelihood at theta_t, by its diagonal.
+
+    empirical   sum_n ( grad log p(y^(n) | theta, x^(n)) )^2, the labels being those of the data (the paper)
+    true        the same with labels drawn from the model, y^(n) ~ p(y | theta, x^(n))
+    hessian     - d^2/dtheta_d^2 sum_n log p(y^(n) | theta, x^(n)), the definition; for small models
+
+The square is taken of each example's own gradient and then summed. (The square of a batch's mean gradient is
+another thing: it vanishes at the optimum.)
+
+With latent variables log p(y^(n) | theta, x^(n)) is example n's own lower bound, averaged over K draws of z before its
+gradient is squared; or, tighter, the importance-sampled bound log (1/K) sum_k p(x | z_k, theta) p(z_k) / q(z_k | x).
+Parameters that have no posterior have curvature 0: nothing will hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout, Params
+from vcl.data import Data, weight_of_each
+from vcl.engines.forward import evaluate_thetas
+from vcl.engines.rows import square_gradients
+from vcl.errors import VclError, unknown
+from vcl.fitting.step import gather
+from vcl.models.base import LatentModel, Model, held
+from vcl.ops.noise import draw_noise
+from vcl.ops.rng import Rng
+
+Kind = Literal["empirical", "true", "hessian"]
+KINDS: tuple[Kind, ...] = ("empirical", "true", "hessian")
+
+VALUES_IN_FLIGHT = 2**26
+"""Gradient values (or activations) held at once, over runs and examples (256 MiB of float32)."""
+
+HESSIAN_LIMIT = 20_000
+"""Parameters up to which a Hessian's diagonal is taken: it needs one pass over the data for each of them."""
+
+
+@final
+@dataclass(frozen=True)
+class Curvature:
+    """Which Phi_t, and from how many examples: at most ``samples``, drawn anew for each run; none takes all.
+
+    A sum over fewer examples is scaled up to all N_t, so that Phi_t always speaks for the whole task. ``draws`` counts
+    those of the latent variables, where the model has them, and ``importance`` takes the importance-sampled bound.
+    """
+
+    kind: Kind = "empirical"
+    samples: int | None = None
+    draws: int = 10
+    importance: bool = False
+
+    def check(self) -> None:
+        """Raise one clear sentence unless this can be computed."""
+        if self.kind not in KINDS:
+            raise unknown("curvature", self.kind, KINDS)
+        if self.samples is not None and self.samples < 1:
+            raise VclError(f"the number of Fisher samples is {self.samples}; give at least 1, or none to take all.")
+        if self.draws < 1:
+            raise VclError(f"the number of draws of the latent variables is {self.draws}; give at least 1.")
+
+    @torch.no_grad()
+    def __call__(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
+        """Phi_t [R, D] at theta [R, D]."""
+        self.check()
+        if self.samples is not None and self.samples < data.size:
+            picks = rng.at("samples").per_run(lambda g: torch.randperm(data.size, generator=g)[: self.samples])
+            sample = gather(data, picks.to(data.x.device))
+        else:
+            sample = data
+        if model.latent:
+            phi = self._of_bounds(model, layout, theta, sample, rng.at("latent"))
+        elif self.kind == "hessian":
+            phi = _negative_hessian(model, layout, theta, sample)
+        else:
+            labels = rng.at("labels") if self.kind == "true" else None
+            phi = _sum_of_squares(model, layout, theta, sample, labels)
+        return phi * weight_of_each(sample.size, data.size)
+
+    def _of_bounds(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
+        """sum_n ( grad L^(n)(theta) )^2 [R, D] of each example's own lower bound L^(n)."""
+        if not isinstance(model, LatentModel) or self.kind != "empirical":
+            raise VclError(
+                f"the curvature is {self.kind!r}, but {type(model).__name__} has latent variables, whose bound knows "
+                "no labels to draw and no exact Hessian; use the curvature 'empirical'."
+            )
+        known = held(model, layout)
+        params = layout.split(theta)
+        mine = {name: params.pop(name) for name in known.names}
+
+        def bound(params: Params, x: Tensor, y: Tensor, source: Tensor, noise: Tensor) -> Tensor:
+            one, noise = Data(x, y, source, data.sources), noise.transpose(0, 1)
+            if self.importance:
+                return model.log_weight(params, one, noise).logsumexp(0) - log(self.draws)
+            return model.log_lik(params, one, noise).mean(0)
+
+        size = data.size * self.draws * model.latent
+        noise = draw_noise(size, rng.generators(theta.device), theta)
+        parts = (data.x, data.y, data.source, noise.view(data.runs, data.size, self.draws, model.latent))
+        total = theta.new_zeros(theta.shape[0], known.size)
+        for chunk in zip(*(torch.split(part, _chunk(data.runs * known.size), dim=1) for part in parts), strict=True):
+            total += known.join(_squares_one_by_one(bound, mine, *chunk, fixed=params), lead=1)
+        return layout.pad(total, known)
+
+
+def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, labels: Rng | None) -> Tensor:
+    """sum_n ( grad log p(y^(n) | theta, x^(n)) )^2 [R, D], a chunk of examples at a time; ``labels`` draws y^(n)."""
+
+    def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
+        return model.log_lik(params, Data(x, y, source, data.sources))
+
+    def draw(params: Params, x: Tensor, y: Tensor, source: Tensor, noise: Tensor) -> Tensor:
+        return model.sample(params, Data(x, y, source, data.sources), noise)
+
+    params = layout.split(theta)
+    parts: tuple[Tensor, ...] = (data.x, data.y, data.source)
+    if labels is not None:
+        size = data.y[0].numel()
+        parts = (*parts, draw_noise(size, labels.generators(theta.device), theta).view(data.y.shape))
+    # The general way holds one gradient per example; the row-wise way only what passes through the layers.
+    each = _row_values(layout, data) if model.row_wise else layout.size
+    squares = square_gradients if model.row_wise else _squares_one_by_one
+    total = torch.zeros_like(theta)
+    chunks = (torch.split(part, _chunk(data.runs * each), dim=1) for part in parts)
+    for x, given, source, *noise in zip(*chunks, strict=True):
+        y = given
+        if noise:
+            y = evaluate_thetas(draw, layout, theta.unsqueeze(1), model.row_wise, x, given, source, *noise)[:, 0]
+        total += layout.join(squares(log_lik, params, x, y, source), lead=1)
+    return total
+
+
+def _squares_one_by_one(
+    log_lik: Callable[..., Tensor], params: Params, *part: Tensor, fixed: Params | None = None
+) -> dict[str, Tensor]:
+    """The general way: torch.func's gradient of each example in ``params`` (not in ``fixed``), squared and summed."""
+
+    def one(params: Params, fixed: Params, *example: Tensor) -> Tensor:
+        return log_lik({**fixed, **params}, *(value.unsqueeze(0) for value in example)).squeeze(0)
+
+    def run(params: Params, fixed: Params, *examples: Tensor) -> dict[str, Tensor]:
+        axes = (None, None, *(0,) * len(examples))
+        gradients = torch.vmap(torch.func.grad(one), in_dims=axes, randomness="error")(params, fixed, *examples)
+        return {name: value.square().sum(0) for name, value in gradients.items()}
+
+    return torch.vmap(run, randomness="error")(dict(params), dict(fixed or {}), *part)
+
+
+def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -> Tensor:
+    """- diag of the Hessian, one column at a time; below 0 (no mode is reached) it counts as 0, which adds nothing."""
+    if layout.size > HESSIAN_LIMIT:
+        raise VclError(
+            f"the Hessian's diagonal of {layout.size:,} parameters needs as many passes over the data; up to "
+            f"{HESSIAN_LIMIT:,} are taken: use the curvature 'empirical' or 'true' for this model."
+        )
+
+    def log_lik(theta: Tensor, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
+        return model.log_lik(layout.split(theta), Data(x, y, source, data.sources)).sum()
+
+    places = torch.arange(layout.size, device=theta.device)
+
+    def second(place: Tensor, theta: Tensor, *examples: Tensor) -> Tensor:
+        along = (places == place).to(theta)
+        slope = torch.func.grad(lambda at: (torch.func.grad(log_lik)(at, *examples) * along).sum())
+        along_itself: Tensor = (slope(theta) * along).sum()
+        return along_itself
+
+    chunk = _chunk(data.size * _row_values(layout, data))
+    columns = torch.vmap(second, in_dims=(0, None, None, None, None), randomness="error", chunk_size=chunk)
+    runs = zip(theta, data.x, data.y, data.source, strict=True)
+    return (-torch.stack([columns(places, *run) for run in runs])).clamp(min=0)
+
+
+def _row_values(layout: Layout, data: Data) -> int:
+    """About how many numbers one example leaves on its way through a network: its input, and each unit a few times."""
+    return data.x[0, 0].numel() * 4 + 8 * sum(shape[0] for shape in layout.shapes if shape)
+
+
+def _chunk(each: int) -> int:
+    return max(1, VALUES_IN_FLIGHT // each)

@@ -1,0 +1,199 @@
+"""The one training loop. Every projection that climbs an objective climbs it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil, cos, pi
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data, ready, weight_of_each
+from vcl.errors import NonFiniteError, VclError, too_fast, unknown
+from vcl.fitting.step import Objective, Step, make_step
+from vcl.ops.rng import Rng
+
+Schedule = Literal["constant", "cosine"]
+SCHEDULES: tuple[Schedule, ...] = ("constant", "cosine")
+
+
+class Progress(NamedTuple):
+    """One finished epoch: what is being fitted, how far it is, and the objective of each run [R]."""
+
+    what: str
+    epoch: int
+    epochs: int
+    objective: Tensor
+    note: str = ""
+    """What people should hear of when the fit is done, if anything."""
+
+
+Report = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Report nothing."""
+
+
+def scaled_sum(log_lik: Tensor, total: int) -> Tensor:
+    """sum over all N examples, estimated without bias from a batch [..., B]: N/B times the batch's sum.
+
+    The KL and other penalties are never rescaled.
+    """
+    return log_lik.sum(-1) * weight_of_each(log_lik.shape[-1], total)
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """Adam (made anew for every fit) over shuffled batches; ``batch=None`` takes all examples at once.
+
+    A fit ends at the mean of the iterates of its last steps, ``average`` of all (0: the last iterate alone).
+    """
+
+    epochs: int = 100
+    batch: int | None = 256
+    lr: float = 1e-3
+    schedule: Schedule = "constant"
+    average: float = 0.0
+
+    def check(self) -> None:
+        """Raise one clear sentence unless these settings can be run."""
+        if self.epochs < 1:
+            raise VclError(f"epochs is {self.epochs}; give at least 1.")
+        if self.batch is not None and self.batch < 1:
+            raise VclError(f"batch is {self.batch}; give at least 1, or none to take all examples at once.")
+        if not self.lr > 0:
+            raise VclError(f"lr is {self.lr}; a learning rate must be above 0.")
+        if self.schedule not in SCHEDULES:
+            raise unknown("schedule", self.schedule, SCHEDULES)
+        if not 0 <= self.average <= 1:
+            raise VclError(f"average is {self.average}; give a share of the steps, from 0 (none) to 1 (all).")
+
+    def steps(self, examples: int) -> int:
+        """How many steps a fit of this many examples takes."""
+        return self.epochs * -(-examples // min(self.batch or examples, examples))
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of a step: constant, or half a cosine from ``lr`` down to 0."""
+        return self.lr if self.schedule == "constant" else self.lr * 0.5 * (1 + cos(pi * step / steps))
+
+
+def ascend(
+    objective: Objective,
+    start: tuple[Tensor, ...],
+    data: Data,
+    settings: Ascent,
+    rng: Rng,
+    report: Report = silent,
+    what: str = "fit",
+) -> tuple[Tensor, ...]:
+    """Climb ``objective`` from ``start`` (each [R, ...]) and return where it ends."""
+    steps = settings.steps(data.size)
+    first = steps - ceil(settings.average * steps)
+    end: tuple[Tensor, ...] = ()
+    path = climb(objective, start, data, settings, rng, report, what)
+    del start  # who gives it away need not hold it while the fit runs
+    for step, (now, _) in enumerate(path):
+        if step <= first or first == steps:
+            end = tuple(value.clone() for value in now) if step == first else now
+        else:
+            torch._foreach_lerp_(end, now, 1 / (step - first + 1))  # the mean of the iterates since ``first``
+    return end
+
+
+def climb(
+    objective: Objective,
+    start: tuple[Tensor, ...],
+    data: Data,
+    settings: Ascent,
+    rng: Rng,
+    report: Report = silent,
+    what: str = "fit",
+) -> Iterator[tuple[tuple[Tensor, ...], Step]]:
+    """Every step of the climb: where the parameters are after it, and what it saw before it was taken.
+
+    Each epoch visits every example once, in an order of its own for each run. Runs share the arithmetic and
+    nothing else: the loss is their sum and Adam works element by element. The parameters are lent, like the
+    step's gradient: who wants to keep them past the next step copies them.
+    """
+    settings.check()
+    device = start[0].device
+    now = tuple(value.detach().clone().contiguous() for value in start)
+    del start
+    batch = min(settings.batch or data.size, data.size)
+    if batch == data.size:
+        data = ready(data)  # it is the same batch at every step
+    steps = settings.steps(data.size)
+    order = rng.at("order").generators(device)
+    take = make_step(objective, now, data, settings.lr, rng.at("noise"))
+    guard = Guard(what, settings, rng.seeds, report, behind=1 if device.type == "cuda" else 0)
+    done = 0
+    for epoch in range(1, settings.epochs + 1):
+        # A whole-data batch has no order, so none is drawn and nothing is gathered.
+        index = (
+            None
+            if batch == data.size
+            else torch.stack([torch.randperm(data.size, generator=g, device=device) for g in order])
+        )
+        values = []
+        for first in range(0, data.size, batch):
+            take.rate(settings.rate(done, steps))
+            step = take(None if index is None else index[:, first : first + batch])
+            values.append(step.value)
+            done += 1
+            yield now, step
+        guard.epoch(epoch, torch.stack(values).mean(0), now, values[0])
+    guard.end()
+
+
+@final
+class Guard:
+    """Reports every epoch and ends a fit whose numbers are no longer finite.
+
+    Who looks at numbers waits until they are there. So a GPU's are looked at some epochs ``behind``, when it has been
+    given more to do.
+    """
+
+    def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, behind: int) -> None:
+        self.what, self.settings, self.seeds, self.report, self.behind = what, settings, seeds, report, behind
+        self.unseen: list[tuple[int, Tensor]] = []
+        self.start: Tensor | None = None
+
+    def epoch(self, epoch: int, value: Tensor, parameters: tuple[Tensor, ...], first: Tensor | None = None) -> None:
+        """An epoch ended with this objective [R] on average, and here; ``first`` was that of its first step."""
+        if epoch == 1:
+            self.start = first  # before any step was taken
+        self.unseen.append((epoch, _finite(value, parameters)))
+        while len(self.unseen) > self.behind:
+            self._look(*self.unseen.pop(0))
+        self.report(Progress(self.what, epoch, self.settings.epochs, value))
+
+    def end(self) -> None:
+        """Look at what is left."""
+        for each in self.unseen:
+            self._look(*each)
+
+    def _look(self, epoch: int, fine: Tensor) -> None:
+        if not bool(fine.all()):
+            seeds = dict.fromkeys(str(seed) for seed, good in zip(self.seeds, fine.tolist(), strict=True) if not good)
+            if self.start is not None and not bool(self.start.isfinite().all()):
+                raise NonFiniteError(
+                    f"{self.what} is not finite where it begins (seed {', '.join(seeds)}), so the learning rate has no "
+                    "part in it: a variance (init_var, prior_var), init_sd or lambda is out of range for this network, "
+                    "or the inputs are too large."
+                )
+            raise NonFiniteError(
+                f"{self.what} became non-finite in epoch {epoch} of {self.settings.epochs} (seed {', '.join(seeds)}): "
+                f"{too_fast(self.settings.lr)}"
+            )
+
+
+def _finite(value: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
+    """Whether all numbers of each run are finite: [R]."""
+    fine = value.isfinite()
+    for values in parameters:  # by the extremes, which NaN passes into, so that no mask as large as theta is made
+        low, high = torch.aminmax(values.flatten(1), dim=1)
+        fine = fine & low.isfinite() & high.isfinite()
+    return fine

@@ -1,0 +1,230 @@
+"""One step of Adam up an objective: operation by operation, or as a captured CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import NamedTuple, Protocol, TypeVar, final, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.fitting.adam import make_adam
+from vcl.ops import kernels
+from vcl.ops.cuda_streams import stream_beside, stream_for
+from vcl.ops.noise import KernelNoise, Key, make_noise
+from vcl.ops.rng import Rng
+
+
+class Objective(Protocol):
+    """What is climbed: one value per run, so that stacked runs never meet."""
+
+    def noise(self, batch: Data) -> int:
+        """How many standard normals one run's estimate takes."""
+        ...
+
+    def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
+        """Estimate [R] of the objective over all ``total`` examples from one batch and noise [R, K]."""
+        ...
+
+
+class Step(NamedTuple):
+    """What a step saw: the objective [R] and its gradient (like each parameter), both before the step was taken.
+
+    The gradient is lent: the next step writes over it.
+    """
+
+    value: Tensor
+    gradients: tuple[Tensor, ...]
+
+
+@runtime_checkable
+class Differentiated(Objective, Protocol):
+    """An objective that knows its gradient by itself. It keeps neither batch nor noise, whose memory is lent."""
+
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
+        """The estimate and its gradient, each run's in one piece; the next call may write over the gradient."""
+        ...
+
+
+Gradient = Callable[[tuple[Tensor, ...], Data, int, Tensor], Step]
+"""From parameters, a batch, the number of all examples and noise to the estimate and its gradient."""
+
+
+@runtime_checkable
+class Seeded(Objective, Protocol):
+    """An objective whose kernels can make their noise by themselves."""
+
+    def seeded(self, batch: Data) -> bool:
+        """Whether they can for such batches."""
+        ...
+
+    def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
+        """The estimate and its gradient, with this noise or, where it can, with the noise that follows from a key."""
+        ...
+
+
+def gradient_of(objective: Objective) -> Gradient:
+    """The estimate and its gradient: the objective's own, or else torch's."""
+    if isinstance(objective, Differentiated):
+        return objective.gradient
+    return partial(by_autograd, objective)
+
+
+N = TypeVar("N", bound=Tensor | Key)
+
+
+def by_autograd(
+    objective: Callable[[tuple[Tensor, ...], Data, int, N], Tensor],
+    parameters: tuple[Tensor, ...],
+    batch: Data,
+    total: int,
+    noise: N,
+) -> Step:
+    """The estimate and its gradient, as torch differentiates it."""
+    leaves = tuple(value.detach().requires_grad_() for value in parameters)
+    with torch.enable_grad():
+        value = objective(leaves, batch, total, noise)
+        gradients = torch.autograd.grad(value, leaves, torch.ones_like(value))  # runs never meet: no sum is needed
+    return Step(value.detach(), tuple(g.contiguous() for g in gradients))
+
+
+@final
+class Eager:
+    """A step run operation by operation."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        parameters: tuple[Tensor, ...],
+        data: Data,
+        lr: float,
+        rng: Rng,
+    ) -> None:
+        self.objective, self.parameters, self.data = objective, parameters, data
+        self.device, self.gradient = parameters[0].device, gradient_of(objective)
+        self.adam = make_adam(parameters, lr)
+        self.noise = make_noise(rng, parameters[0])
+        self.lends = self.device.type == "cpu" and isinstance(objective, Differentiated)
+        self.inputs: Tensor | None = None
+        self.tape: Tensor | None = None
+
+    def rate(self, lr: float) -> None:
+        """Set the learning rate of the steps to come."""
+        self.adam.rate(lr)
+
+    def __call__(self, index: Tensor | None) -> Step:
+        """Step on the batch at ``index`` [R, B], or on all data."""
+        batch = self.data if index is None else gather(self.data, index, self.inputs)
+        if self.lends:
+            self.inputs = None if index is None else batch.x  # memory for the next step
+        seen = self._seen(batch)
+        self.adam.step(seen.gradients)
+        return seen
+
+    def _seen(self, batch: Data) -> Step:
+        objective, total = self.objective, self.data.size
+        if isinstance(self.noise, KernelNoise) and isinstance(objective, Seeded) and objective.seeded(batch):
+            return objective.gradient(self.parameters, batch, total, self.noise.key())
+        noise = self.noise.draw(objective.noise(batch), self.tape)
+        if self.lends:
+            self.tape = noise  # memory for the next step
+        return self.gradient(self.parameters, batch, total, noise)
+
+
+RECORDING = Lock()
+
+
+@final
+class Captured:
+    """The same step recorded once per batch size as a CUDA graph and replayed: no Python between its kernels."""
+
+    WARM_UP = 3
+    """Steps (real ones) that run eagerly first, so that every lazily made buffer exists before recording."""
+
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.seen: dict[int, int] = {}
+        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor | None, Step]] = {}
+
+    def rate(self, lr: float) -> None:
+        """Set the learning rate of the steps to come."""
+        self.eager.rate(lr)
+
+    def __call__(self, index: Tensor | None) -> Step:
+        """Step on the batch at ``index`` [R, B], or on all data."""
+        size = self.eager.data.size if index is None else index.shape[1]
+        if size not in self.graphs:
+            self.seen[size] = self.seen.get(size, 0) + 1
+            if self.seen[size] <= self.WARM_UP:
+                return self._aside(index)
+            self.graphs[size] = self._capture(index)
+        graph, slot, step = self.graphs[size]
+        if slot is not None and index is not None:
+            slot.copy_(index)
+        graph.replay()
+        return Step(step.value.clone(), step.gradients)
+
+    def _aside(self, index: Tensor | None) -> Step:
+        here, device = torch.cuda.current_stream(), self.eager.device
+        if here != torch.cuda.default_stream(device):
+            return self.eager(index)
+        stream = stream_for("warm up", device)
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            step = self.eager(index)
+        here.wait_stream(stream)
+        return step
+
+    def _capture(self, index: Tensor | None) -> tuple[torch.cuda.CUDAGraph, Tensor | None, Step]:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.eager.noise.generators:
+            graph.register_generator_state(generator)
+        slot = None if index is None else index.clone()
+        # Other threads may be at work on streams of their own, but only one records at a time.
+        stream = stream_beside("record", torch.cuda.current_stream(self.eager.device))
+        with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            step = self.eager(slot)
+        return graph, slot, step
+
+
+def make_step(
+    objective: Objective,
+    parameters: tuple[Tensor, ...],
+    data: Data,
+    lr: float,
+    rng: Rng,
+) -> Eager | Captured:
+    """How steps are taken: captured on a GPU, eager elsewhere."""
+    eager = Eager(objective, parameters, data, lr, rng)
+    return Captured(eager) if eager.device.type == "cuda" else eager
+
+
+def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
+    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values.
+
+    Its inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
+    """
+    source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
+    pixels = data.x.dtype == torch.uint8 and kernels.usable(data.x, torch.uint8) and data.x[0].is_contiguous()
+    if pixels and data.y.dim() == 2 and index.stride(1) == 1:
+        x, y = kernels.batch(data.x, data.y, index)
+    else:
+        x, y = rows_at(data.x, index, memory), rows_at(data.y, index)
+    return Data(x, y, source, data.sources)
+
+
+def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:
+    """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
+    shape = (*index.shape, *values.shape[2:])
+    if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
+        rows, places = values[0], index
+    else:
+        first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
+        rows, places = values.flatten(0, 1), index + first[:, None]
+    if memory is not None and memory.shape == shape:
+        torch.index_select(rows, 0, places.flatten(), out=memory.flatten(0, 1))
+        return memory
+    return rows.index_select(0, places.flatten()).view(shape)

@@ -1,0 +1,1 @@
+"""Objects for people with their own data, and their state as bytes."""

@@ -1,0 +1,143 @@
+"""A State as bytes (safetensors, never pickle) and back: all that continues, on any machine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import Belief, Gaussian
+from vcl.data import Data, Source
+from vcl.errors import VclError
+from vcl.projections.exact import FullGaussian
+from vcl.projections.point import Point
+from vcl.projections.quadratic import Quadratic
+from vcl.recursion import State
+
+FORMAT = 1
+BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (Gaussian, FullGaussian, Point, Quadratic)}
+"""Beliefs are named tuples of a layout and tensors, so a name and the tensors are all that needs saving."""
+
+
+def to_bytes(state: State[Any]) -> bytes:
+    """The whole state."""
+    return save(packed(state))
+
+
+def packed(state: State[Any]) -> dict[str, Tensor]:
+    """The whole state as named tensors in memory of their own, on the CPU.
+
+    Beliefs that are one and the same object (a joint q_t for all heads) are stored once.
+    """
+    beliefs: list[Any] = [state.propagated]
+    places = {}
+    for head, belief in state.predictive.items():
+        if not any(belief is known for known in beliefs):
+            beliefs.append(belief)
+        places[head] = next(place for place, known in enumerate(beliefs) if belief is known)
+    tensors: dict[str, Tensor] = {}
+    for place, belief in enumerate(beliefs):
+        tensors.update({f"belief.{place}.{field}": getattr(belief, field) for field in belief._fields[1:]})
+    if state.coreset is not None:
+        tensors.update({f"coreset.{field}": getattr(state.coreset, field) for field in ("x", "y", "source")})
+    about = {
+        "format": FORMAT,
+        "t": state.t,
+        "heads": dict(state.heads),
+        "beliefs": [{"kind": type(belief).__name__, "layout": belief.layout} for belief in beliefs],
+        "predictive": places,
+        "sources": None if state.coreset is None else state.coreset.sources,
+    }
+    tensors["about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
+    return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+
+
+def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
+    """The state that :func:`to_bytes` wrote, on ``device``; one clear sentence if it is not as that wrote it."""
+    try:
+        return unpacked(content, device)
+    except ValueError as error:
+        raise VclError(f"this is no saved vcl state, or it is damaged ({error}); save it anew.") from error
+
+
+def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
+    """The same, but what is wrong is a ValueError, for who knows the file's name.
+
+    What is looked at: that nothing is missing and nothing is too much, kinds, shapes and dtypes, and that all numbers
+    are finite (a log variance may be minus infinity, which is that of a point).
+    """
+    try:
+        tensors = load(content)
+        about = json.loads(bytes(_pop(tensors, "about").numpy()))
+        made = about["format"]
+        _require(type(made) is int and made == FORMAT, f"its format is {made!r}, and this version reads {FORMAT}")
+        return _state(about, {name: value.to(device) for name, value in tensors.items()})
+    except KeyError as error:
+        raise ValueError(f"{error.args[0]!r} is missing or unknown") from error
+    except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
+
+
+def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
+    """The state of a description and tensors, which must be all used."""
+    beliefs = [_belief(place, entry, tensors) for place, entry in enumerate(about["beliefs"])]
+    runs = beliefs[0].mean.shape[0]
+    coreset = None if about["sources"] is None else _coreset(about["sources"], tensors)
+    t, heads, places = about["t"], about["heads"], about["predictive"]
+    _require(not tensors, f"{next(iter(tensors), '')} is too much")
+    _require(type(t) is int and t >= 0, f"t is {t}")
+    _require(isinstance(heads, dict) and all(type(size) is int and size > 0 for size in heads.values()), "heads")
+    _require(set(places) == (set(heads) if t else set()), "predictive names other heads than were met")
+    _require(all(type(place) is int and 0 <= place < len(beliefs) for place in places.values()), "predictive")
+    _require(all(belief.mean.shape[0] == runs for belief in beliefs), "beliefs are of different numbers of runs")
+    _require(coreset is None or coreset.runs == runs, "the coreset is of another number of runs")
+    return State(t, heads, beliefs[0], {head: beliefs[place] for head, place in places.items()}, coreset)
+
+
+def _belief(place: int, entry: dict[str, Any], tensors: dict[str, Tensor]) -> Belief:
+    names, shapes = entry["layout"]
+    layout = Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
+    _require(len(set(names)) == len(shapes) and all(isinstance(name, str) for name in names), "names of parameters")
+    _require(all(type(size) is int and size >= 0 for shape in layout.shapes for size in shape), "shapes of parameters")
+    kind = BELIEFS[entry["kind"]]
+    values = {field: _pop(tensors, f"belief.{place}.{field}") for field in kind._fields[1:]}
+    mean = values["mean"]
+    for field, value in values.items():
+        what = f"belief.{place}.{field}"
+        wide = kind is FullGaussian and field == "precision"
+        wanted = (mean.shape[0], *(layout.size,) * (2 if wide else 1))
+        _require(value.is_floating_point() and value.dtype == mean.dtype, f"{what} has dtype {value.dtype}")
+        _require(tuple(value.shape) == wanted, f"{what} has shape {tuple(value.shape)} and not {wanted}")
+        points = value == -torch.inf if field == "log_var" else torch.zeros((), dtype=torch.bool, device=value.device)
+        _require(bool((value.isfinite() | points).all()), f"{what} holds numbers that are not finite")
+    belief: Belief = kind(layout, *values.values())
+    return belief
+
+
+def _coreset(given: list[list[str]], tensors: dict[str, Tensor]) -> Data:
+    x, y, source = (_pop(tensors, f"coreset.{field}") for field in ("x", "y", "source"))
+    sources = tuple(Source(*each) for each in given)
+    _require(all(isinstance(word, str) for each in sources for word in each), "sources of the coreset")
+    _require(x.dim() > 2 and x.shape[:2] == y.shape[:2] == source.shape, "shapes of the coreset")
+    _require(source.dtype == torch.int64, f"coreset.source has dtype {source.dtype}")
+    _require(bool(((source >= 0) & (source < len(sources))).all()), "coreset.source names what is not there")
+    for name, value in (("x", x), ("y", y)):
+        _require(
+            not value.is_complex() and bool(value.isfinite().all()), f"coreset.{name} holds numbers that are not finite"
+        )
+    return Data(x, y, source, sources)
+
+
+def _pop(tensors: dict[str, Tensor], name: str) -> Tensor:
+    _require(name in tensors, f"{name} is missing")
+    return tensors.pop(name)
+
+
+def _require(fine: bool, fault: str) -> None:
+    if not fine:
+        raise ValueError(fault)

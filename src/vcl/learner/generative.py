@@ -1,0 +1,144 @@
+"""A generator that learns one set of images after another and forgets none: the recursion for VAEs, as one object."""
+
+from __future__ import annotations
+
+import json
+import os
+from math import exp, prod
+from typing import Any, Self, final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from vcl.coresets import Nothing
+from vcl.data import unlabelled
+from vcl.errors import VclError
+from vcl.fitting.loop import Ascent, Report, silent
+from vcl.learner.checkpoint import from_bytes, to_bytes
+from vcl.models.vae import Vae
+from vcl.ops.rng import Rng
+from vcl.predicting.generation import Weights, generate, log_marginal
+from vcl.projections.vi import VariationalKL
+from vcl.recursion import Method, State, Task, initial, learn
+
+FORMAT = 1
+
+
+def generative_vcl(ascent: Ascent | None = None, draws: int = 10) -> Method[Any]:
+    """VCL as the authors' generative runs have it: means kept, log deviations (which are climbed) set back to -6."""
+    how = Ascent(epochs=200, batch=50, lr=1e-4) if ascent is None else ascent
+    project = VariationalKL(
+        how, draws, start="reset", init_var=exp(-12), ml_start=False, init="glorot", climbs="log_sd"
+    )
+    return Method(project, Nothing(), project)
+
+
+@final
+class GenerativeLearner:
+    """A VAE per task with a shared part, of which q_t is kept. Every answer has a leading axis: one entry per seed.
+
+    ``method`` is any projection and coreset rule that works with latent variables (default: :func:`generative_vcl`).
+    """
+
+    def __init__(
+        self,
+        model: Vae,
+        method: Method[Any] | None = None,
+        seeds: tuple[int, ...] = (0,),
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if not seeds:
+            raise VclError("seeds is empty; give at least one seed.")
+        self.model, self.rng = model, Rng(tuple(seeds))
+        self.method = generative_vcl() if method is None else method
+        self.state: State[Any] = initial(model, self.method, len(seeds), device)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks learned so far."""
+        return tuple(self.shapes)
+
+    def update(self, x: Tensor, task: str, report: Report = silent) -> None:
+        """Learn from images x [N, ...], pixels from 0 to 1 or uint8. A task that was met before goes on."""
+        data, shape = unlabelled(self._images(x), task, task, len(self.rng.seeds)), tuple(x.shape[1:])
+        if data.size == 0:
+            raise VclError(f"task {task!r} has no images; give at least one.")
+        if self.shapes.get(task, shape) != shape:
+            raise VclError(f"task {task!r} had images of shape {self.shapes[task]}, not {shape}; use a new name.")
+        step = Task(task, data, data.empty(), {task: prod(shape)})
+        (self.state,) = learn(self.state, [step], self.model, self.method, self.rng, report)
+        self.shapes[task] = shape
+
+    def sample(self, task: str, count: int, seed: int = 0, weights: Weights = "drawn") -> Tensor:
+        """``count`` images of ``task`` as means of their pixels [R, count, ...]; one seed gives the same every time."""
+        rng = self.rng.at("sample", seed)
+        images = generate(self._belief(task), self.model, task, count, rng, weights)
+        return images.view(*images.shape[:2], *self.shapes[task])
+
+    def log_prob(self, x: Tensor, task: str, draws: int = 5000, seed: int = 0, weights: Weights = "mean") -> Tensor:
+        """log p(x) of each image x [N, ...] under ``task``'s generator [R, N], by importance sampling."""
+        belief = self._belief(task)
+        if tuple(x.shape[1:]) != self.shapes[task]:
+            raise VclError(
+                f"the images have shape {tuple(x.shape[1:])}; those of task {task!r} have {self.shapes[task]}."
+            )
+        x = self._images(x)
+        self.model.pixels.check(x, "the images")
+        rng = self.rng.at("log_prob", seed)
+        return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, weights)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that continues; the file is whole or not there. The model and the method are code, and are not."""
+        about = {"format": FORMAT, "seeds": self.rng.seeds, "shapes": self.shapes}
+        parts = {"learner": json.dumps(about).encode(), "state": to_bytes(self.state)}
+        content = save({name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in parts.items()})
+        beside = f"{os.fspath(path)}.{os.getpid()}.part"
+        with open(beside, "wb") as file:  # noqa: PTH123
+            file.write(content)
+        os.replace(beside, path)  # noqa: PTH105
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: Vae,
+        method: Method[Any] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """The learner that :meth:`save` wrote, with the same model and method as then."""
+        if not os.path.isfile(path):  # noqa: PTH113
+            raise VclError(f"there is no file {os.fspath(path)}; give the path that a learner was saved to.")
+        with open(path, "rb") as file:  # noqa: PTH123
+            content = file.read()
+        try:
+            parts = {name: bytes(value.numpy()) for name, value in load(content).items()}
+            about, state = json.loads(parts["learner"]), parts["state"]
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise VclError(
+                f"{os.fspath(path)} is no saved learner, or it is damaged ({error}); save it anew."
+            ) from error
+        if about["format"] != FORMAT:
+            raise VclError(f"this learner has format {about['format']}; this version of vcl reads format {FORMAT}.")
+        learner = cls(model, method, tuple(about["seeds"]), device)
+        learner.state = from_bytes(state, device)
+        learner.shapes = {task: tuple(shape) for task, shape in about["shapes"].items()}
+        if learner.state.propagated.layout != model.layout(learner.state.heads):
+            raise VclError(
+                f"{os.fspath(path)} was saved with another model: its parameters have other names or shapes; give the "
+                "model that it was learned with."
+            )
+        return learner
+
+    def _images(self, x: Tensor) -> Tensor:
+        """Where the belief is, and floating-point pixels in its precision."""
+        mean = self.state.propagated.mean
+        return x.to(mean) if x.is_floating_point() else x.to(mean.device)
+
+    def _belief(self, task: str) -> Any:
+        if task not in self.shapes:
+            known = ", ".join(self.shapes) or "none yet"
+            raise VclError(f"task {task!r} was never learned; known are: {known}.")
+        return self.state.predictive[task]

@@ -1,0 +1,1 @@
+"""What a belief says: predictions, generated images and likelihoods, and measures of them."""

@@ -1,0 +1,155 @@
+"""What a generative model knows: how probable images are, what it draws, and whether a classifier recognises that.
+
+    log p(x | D_{1:t}) ~= log (1/K) sum_k p(x | z_k, theta) p(z_k) / q(z_k | x),   z_k ~ q(z | x)
+
+by importance sampling, where the encoder is the proposal. It is a lower bound in expectation and tightens as K grows.
+Theta is either the posterior's mean (as the authors took it), or drawn too, which averages p(x | theta) over q_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Params, head_of
+from vcl.beliefs.mean_field import Belief
+from vcl.data import Data, Source
+from vcl.engines.forward import evaluate_stacked
+from vcl.errors import VclError, unknown
+from vcl.models.base import LatentModel
+from vcl.ops.noise import draw_noise
+from vcl.ops.rng import Rng
+
+Weights = Literal["mean", "drawn"]
+WEIGHTS: tuple[Weights, ...] = ("mean", "drawn")
+
+LEAST_PROBABILITY = 1e-9
+"""What a classifier's probability is clipped at, so that a single image cannot be infinitely uncertain."""
+
+
+@torch.no_grad()
+def log_marginal(
+    belief: Belief,
+    model: LatentModel,
+    x: Tensor,
+    head: str,
+    rng: Rng,
+    draws: int = 5000,
+    weights: Weights = "mean",
+    theta_draws: int = 100,
+    chunk: int = 50_000,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """log p(x) of each image x [R, N, ...] under ``head``'s generator: [R, N].
+
+    ``draws`` counts those of z in all. With ``weights="drawn"`` they are dealt to ``theta_draws`` draws of theta, each
+    with z of its own; ``"mean"`` has one theta, the posterior's mean. ``chunk`` bounds the rows (runs x draws x images)
+    in flight at once, and the sum over draws is kept as one running logarithm. The noise depends on ``chunk``.
+    """
+    if draws < 1 or theta_draws < 1 or chunk < 1:
+        raise VclError(f"draws is {draws}, theta_draws is {theta_draws} and chunk is {chunk}; give at least 1 of each.")
+    q = _generator_of(belief, head, device)
+    _check_runs(q, x, rng)
+    runs, source = x.shape[0], (Source(head, head),)
+    generators = rng.at("z").generators(q.mean.device)
+    images = max(1, min(x.shape[1], chunk // runs))
+    at_once = max(1, chunk // (runs * images))
+
+    def log_weight(params: Params, x: Tensor, none: Tensor, noise: Tensor) -> Tensor:
+        return model.log_weight(params, Data(x, none, none, source), noise)
+
+    none = torch.zeros(x.shape[:2], dtype=torch.int64, device=q.mean.device)
+    total = x.new_full(x.shape[:2], -torch.inf, dtype=q.mean.dtype, device=q.mean.device)
+    for theta, count in _thetas(q, draws, weights, theta_draws, rng):
+        params = q.layout.split(theta)
+        for first in range(0, x.shape[1], images):
+            part = x[:, first : first + images].to(theta.device)
+            here = total[:, first : first + images]
+            for done in range(0, count, at_once):
+                k = min(at_once, count - done)
+                noise = draw_noise(k * part.shape[1] * model.latent, generators, theta)
+                noise = noise.view(runs, k, part.shape[1], model.latent)
+                if model.row_wise:
+                    found = evaluate_stacked(log_weight, params, part, none[:, : part.shape[1]], each=(noise,))
+                else:
+                    found = torch.vmap(log_weight, randomness="error")(params, part, none[:, : part.shape[1]], noise)
+                here.copy_(torch.logaddexp(here, found.logsumexp(1)))
+    return total - log(draws)
+
+
+@torch.no_grad()
+def generate(
+    belief: Belief,
+    model: LatentModel,
+    head: str,
+    count: int,
+    rng: Rng,
+    weights: Weights = "drawn",
+    theta_draws: int = 10,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """``count`` images by ``head``'s generator as means of their pixels, E[x | z, theta] at z ~ N(0, I): [R, count, P].
+
+    ``"drawn"``: theta is drawn ``theta_draws`` times (or once an image, if there are fewer), each for an equal share of
+    the images; ``"mean"``: all have the posterior's mean.
+    """
+    if count < 1 or theta_draws < 1:
+        raise VclError(f"count is {count} and theta_draws is {theta_draws}; give at least 1 of each.")
+    q = _generator_of(belief, head, device)
+    _check_runs(q, None, rng)
+    generators = rng.at("z").generators(q.mean.device)
+
+    def one(params: Params, z: Tensor) -> Tensor:
+        return model.generate(params, z, head)
+
+    images = []
+    for theta, share in _thetas(q, count, weights, theta_draws, rng):
+        z = draw_noise(share * model.latent, generators, theta).view(len(generators), share, model.latent)
+        images.append(torch.vmap(one, randomness="error")(q.layout.split(theta), z))
+    return torch.cat(images, dim=1)
+
+
+def classifier_uncertainty(log_probs: Tensor, task: int) -> Tensor:
+    """The mean over images of -log p(task | image), for a classifier's log probabilities [..., N, classes]: [...].
+
+    Probabilities are clipped at 1e-9 from below. 0 is a classifier that is sure of the right class.
+    """
+    if not 0 <= task < log_probs.shape[-1]:
+        raise VclError(f"task is {task}, but the classifier has {log_probs.shape[-1]} classes, counted from 0.")
+    return -log_probs[..., task].clamp(min=log(LEAST_PROBABILITY)).mean(-1)
+
+
+def _thetas(q: Belief, draws: int, weights: Weights, theta_draws: int, rng: Rng) -> Iterator[tuple[Tensor, int]]:
+    """Each theta [R, D] and how many of the draws are its: shares are equal, up to one."""
+    if weights not in WEIGHTS:
+        raise unknown("weights", weights, WEIGHTS)
+    if weights == "mean":
+        yield q.mean, draws
+        return
+    generators = rng.at("theta").generators(q.mean.device)
+    groups = min(theta_draws, draws)
+    for group in range(groups):
+        share = draws // groups + (group < draws % groups)
+        yield q.draw(draw_noise(q.layout.size, generators, q.mean)), share
+
+
+def _generator_of(belief: Belief, head: str, device: torch.device | str | None) -> Belief:
+    """The belief over what ``head``'s encoder and decoder are made of."""
+    met = [known for known in dict.fromkeys(map(head_of, belief.layout.names)) if known is not None]
+    if met and head not in met:
+        raise VclError(f"no task {head!r} has been learned; known are: {', '.join(met)}.")
+    q = belief.restrict(belief.layout.touched([head]))
+    return q.to(belief.mean.device if device is None else device)
+
+
+def _check_runs(q: Belief, x: Tensor | None, rng: Rng) -> None:
+    given = q.mean.shape[0] if x is None else x.shape[0]
+    if not q.mean.shape[0] == given == len(rng.seeds):
+        raise VclError(
+            f"the belief has {q.mean.shape[0]} runs, x has {given} and there are {len(rng.seeds)} seeds; give all the "
+            "same number of runs (x as [runs, examples, ...])."
+        )

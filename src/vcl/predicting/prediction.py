@@ -1,0 +1,123 @@
+"""p(y* | x*, D_{1:t}) = integral of q_t(theta) p(y* | theta, x*) d theta, by Monte Carlo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Params
+from vcl.beliefs.mean_field import Belief, Gaussian
+from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
+from vcl.engines.perceptron.prediction import SumOfProbabilities
+from vcl.engines.rows import mixed_rows
+from vcl.errors import VclError, unknown
+from vcl.models.base import Model, as_perceptron, points, spread
+from vcl.ops.noise import draw_noise
+from vcl.ops.rng import Rng
+
+ROWS_IN_FLIGHT = {"cpu": 30_000}
+"""Rows that a CPU's caches hold; other devices take as many as their memory allows."""
+
+WEIGHTS_IN_FLIGHT = 2**26
+"""Drawn weights held at once, over runs and draws (256 MiB of float32)."""
+
+Sum = Callable[[Tensor], Tensor]
+"""From inputs [R, n, ...] to the sum over some draws of the prediction's moments [R, n, C]."""
+
+
+@torch.no_grad()
+def predict(
+    belief: Belief,
+    model: Model,
+    x: Tensor,
+    head: str,
+    rng: Rng,
+    draws: int = 100,
+    estimator: Estimator = "weights",
+    chunk: int | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
+
+    Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in flight
+    at once; left out it is what is fast on the device: what a CPU's caches hold, what fills a GPU. ``local`` multiplies
+    the first layer once for all draws; it has the same expectation. A belief that is not mean-field always draws its
+    weights. The work is done on ``device``, or else where the belief is; x may be elsewhere.
+    """
+    if draws < 1 or (chunk is not None and chunk < 1):
+        raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    if not belief.mean.shape[0] == x.shape[0] == len(rng.seeds):
+        raise VclError(
+            f"the belief has {belief.mean.shape[0]} runs, x has {x.shape[0]} and there are {len(rng.seeds)} seeds; "
+            "give all three the same number of runs (x as [runs, examples, ...])."
+        )
+    q = belief.restrict(belief.layout.touched([head])).to(belief.mean.device if device is None else device)
+    runs, device = x.shape[0], q.mean.device
+    generators = rng.generators(device)
+    at_once = max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size)))
+    chunk = chunk or ROWS_IN_FLIGHT.get(device.type, 20_000_000)
+    block = max(1, chunk // (runs * at_once))
+    total = torch.zeros((), device=device)
+    for first in range(0, draws, at_once):
+        count = min(at_once, draws - first)
+        if estimator == "local" and isinstance(q, Gaussian):
+            add = _local(q, model, head, count, generators)
+        else:
+            add = _drawn(q, model, head, count, generators)
+        total = total + torch.cat([add(part.to(device)) for part in torch.split(x, block, dim=1)], dim=1)
+    return total / draws
+
+
+def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
+    """Some draws of all weights, shared by all inputs."""
+    noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
+    theta = q.draw(noise)
+
+    def one(params: Params, x: Tensor) -> Tensor:
+        return model.predict(params, x, head)
+
+    return lambda x: evaluate_thetas(one, q.layout, theta, _by_rows(model), x).sum(1)
+
+
+def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
+    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere.
+
+    Row-wise networks have the first layer local and the others drawn, with noise that all inputs share.
+    """
+    drawn, fixed = q.restrict(spread(model, q.layout)), q.restrict(points(model, q.layout))
+    var = drawn.log_var.exp()
+    params = q.layout.split(q.mean[0])
+    given = fixed.layout.split(fixed.mean)
+
+    def one(params: Params, x: Tensor) -> Tensor:
+        return model.predict(params, x, head)
+
+    if _by_rows(model):
+        noises: dict[str, Tensor] = {}
+
+        def draw(name: str, size: int) -> Tensor:
+            if name not in noises:
+                noises[name] = draw_noise(draws * size, generators, q.mean).view(len(generators), draws, -1)
+            return noises[name]
+
+        net = as_perceptron(model, [head])
+        if net is not None and q.mean.device.type == "cpu" and set(net.names) == set(q.layout.names):
+            return SumOfProbabilities(net, q.layout, q.mean, var, draw)
+        means, variances = q.layout.split(q.mean), q.layout.split(var)
+        return lambda x: mixed_rows(one, means, variances, draw, x).sum(1)
+
+    def add(x: Tensor) -> Tensor:
+        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", False, given)
+        noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
+        return evaluate_draws(planned, one, drawn.layout, drawn.mean, var, noise, x, points=given).sum(1)
+
+    return add
+
+
+def _by_rows(model: Model) -> bool:
+    """Whether :func:`predict` may take the way of :mod:`vcl.engines.rows`; latent variables have their own."""
+    return model.row_wise and not model.latent
