@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vcl.ops.pixels import BernoulliPixels, NormalPixels
     from vcl.ops.rng import Rng
     from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
-    from vcl.predicting.prediction import predict
+    from vcl.predicting.prediction import predict, predict_draws
     from vcl.projections import (
         ElasticWeightConsolidation,
         Exact,
@@ -87,6 +87,7 @@ __all__ = [
     "mlp",
     "mlp_vae",
     "predict",
+    "predict_draws",
     "to_bytes",
     "unlabelled",
 ]
@@ -141,7 +142,7 @@ _HOMES = {
         "BernoulliPixels",
         "NormalPixels",
     ),
-    "vcl.predicting.prediction": ("predict",),
+    "vcl.predicting.prediction": ("predict", "predict_draws"),
     "vcl.projections": (
         "ElasticWeightConsolidation",
         "Exact",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -102,19 +103,33 @@ class Data(NamedTuple):
         return Data(x, y, source, self.sources)
 
 
-def dataset(x: Tensor, y: Tensor, task: str = "task", head: str = "all", runs: int = 1) -> Data:
+Array = Tensor | np.ndarray
+"""What examples and labels may be given as."""
+
+
+def as_tensor(values: Array, what: str) -> Tensor:
+    """An array of numbers as a tensor that shares its memory where it can, or one clear sentence."""
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise VclError(f"{what} cannot be read as numbers ({error}); give a numeric array or a tensor.") from error
+
+
+def dataset(x: Array, y: Array, task: str = "task", head: str = "all", runs: int = 1) -> Data:
     """The same examples x [N, ...], y [N, ...] for every run, checked: finite, and as many labels as inputs.
 
-    Labels may be whole numbers of any dtype, [N] or [N, 1]; they become int64 [N].
+    Both may be tensors or numpy arrays. Labels may be whole numbers of any dtype, [N] or [N, 1]; they become int64 [N].
     """
+    x, y = as_tensor(x, f"task {task!r}: x"), as_tensor(y, f"task {task!r}: y")
     check_arrays(x, y, f"task {task!r}")
     y = as_targets(y, 1)
     source = torch.zeros((), dtype=torch.int64, device=x.device).expand(runs, x.shape[0])
     return Data(x.expand(runs, *x.shape), y.expand(runs, *y.shape), source, (Source(task, head),))
 
 
-def unlabelled(x: Tensor, task: str = "task", head: str = "all", runs: int = 1) -> Data:
+def unlabelled(x: Array, task: str = "task", head: str = "all", runs: int = 1) -> Data:
     """Examples x [N, ...] without labels, as a generative model learns from; y is 0 throughout and never looked at."""
+    x = as_tensor(x, f"task {task!r}: x")
     return dataset(x, torch.zeros((), dtype=torch.int64, device=x.device).expand(x.shape[:1]), task, head, runs)
 
 
@@ -197,6 +212,18 @@ def input_into(x: Tensor, out: Tensor) -> Tensor:
     """:func:`as_input` of x [N, ...] into memory that is there, as rows [N, width]."""
     out.copy_(x.reshape(out.shape))
     return out.div_(255) if x.dtype == torch.uint8 else out
+
+
+def in_precision(data: Data, dtype: torch.dtype) -> Data:
+    """With floating-point inputs and targets in the precision of the belief that learns from them; shared ones stay so.
+
+    So float64 arrays, which numpy makes, serve a network of float32. Whole numbers (pixels, tokens, labels) stay.
+    """
+    x, y = (
+        _once(part, lambda part: part.to(dtype)) if part.is_floating_point() and part.dtype != dtype else part
+        for part in (data.x, data.y)
+    )
+    return data._replace(x=x, y=y)
 
 
 def ready(data: Data) -> Data:

@@ -11,7 +11,7 @@ import torch
 
 from vcl.beliefs.mean_field import Belief
 from vcl.coresets import CoresetRule
-from vcl.data import Data, labelled
+from vcl.data import Data, in_precision, labelled
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Report, silent
 from vcl.models.base import Heads, Model
@@ -46,7 +46,7 @@ class State(NamedTuple, Generic[Q]):
     coreset: Data | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Method(Generic[Q]):
     """A continual learner: a projection, a coreset rule, and how the coreset enters the prediction."""
 
@@ -54,7 +54,19 @@ class Method(Generic[Q]):
     choose: CoresetRule
     refit: Projection[Q]
     """The projection of the coreset: the same kind, possibly with other epochs or another batch."""
-    predictive: Predictive = "joint"
+    predictive: Predictive
+
+    def __init__(
+        self,
+        project: Projection[Q],
+        choose: CoresetRule,
+        refit: Projection[Q] | None = None,
+        predictive: Predictive = "joint",
+    ) -> None:
+        """``refit`` is ``project`` itself, if left out."""
+        made = {"project": project, "choose": choose, "refit": refit or project, "predictive": predictive}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
 
 def initial(model: Model, method: Method[Q], runs: int, device: torch.device | str = "cpu") -> State[Q]:
@@ -71,9 +83,13 @@ def learn(
     rng: Rng,
     report: Report = silent,
 ) -> Iterator[State[Q]]:
-    """Algorithm 1: one state per task, each from the one before and the task's own data alone."""
+    """Algorithm 1: one state per task, each from the one before and the task's own data alone.
+
+    Floating-point data is taken in the belief's own precision.
+    """
     for task in tasks:
-        t, task = state.t + 1, task._replace(train=labelled(task.train))
+        t, dtype = state.t + 1, state.propagated.mean.dtype
+        task = task._replace(train=in_precision(labelled(task.train), dtype))
         _check(state, task, method, rng)
         heads = {**state.heads, **task.heads}
         model.check(task.train, heads)

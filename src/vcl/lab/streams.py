@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vcl.data import Data, Source, as_labels, check_arrays, dataset
+from vcl.data import Array, Data, Source, as_labels, as_tensor, check_arrays, dataset
 from vcl.errors import VclError
 from vcl.lab.datasets import Dataset
 from vcl.ops.rng import Rng
@@ -180,10 +179,10 @@ class UserTask(NamedTuple):
     """One task of a user's own: numpy arrays or tensors, and how many classes (or targets) its head has."""
 
     name: str
-    train_x: np.ndarray | Tensor
-    train_y: np.ndarray | Tensor
-    test_x: np.ndarray | Tensor
-    test_y: np.ndarray | Tensor
+    train_x: Array
+    train_y: Array
+    test_x: Array
+    test_y: Array
     units: int
     head: str = SHARED
 
@@ -209,8 +208,12 @@ def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
 
 
 def _user_task(task: UserTask, runs: int) -> Task:
-    def part(kind: str, x: np.ndarray | Tensor, y: np.ndarray | Tensor) -> Data:
-        inputs, labels = _tensor(x, f"task {task.name!r}, {kind} x"), _tensor(y, f"task {task.name!r}, {kind} y")
+    def part(kind: str, x: Array, y: Array) -> Data:
+        # Floats as float32, which the networks work in, so that tasks of either precision go together.
+        inputs, labels = (
+            found.float() if found.is_floating_point() else found
+            for found in (as_tensor(x, f"task {task.name!r}, {kind} x"), as_tensor(y, f"task {task.name!r}, {kind} y"))
+        )
         check_arrays(inputs, labels, f"task {task.name!r}, {kind} data")
         if not inputs.shape[0]:
             raise VclError(f"task {task.name!r} has no {kind} examples; give at least one.")
@@ -218,12 +221,3 @@ def _user_task(task: UserTask, runs: int) -> Task:
 
     train, test = part("training", task.train_x, task.train_y), part("test", task.test_x, task.test_y)
     return Task(task.name, train, test, {task.head: task.units})
-
-
-def _tensor(values: np.ndarray | Tensor, what: str) -> Tensor:
-    """As a tensor; floats as float32, which the networks work in."""
-    try:
-        tensor = torch.as_tensor(values)
-    except (TypeError, ValueError) as error:
-        raise VclError(f"{what} cannot be read as numbers ({error}); give a numeric array or a tensor.") from error
-    return tensor.float() if tensor.is_floating_point() else tensor

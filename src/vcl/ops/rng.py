@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import final
 
 import torch
 from torch import Tensor
 
 
-class Rng(NamedTuple):
-    """One seed per run and the purpose so far. No global generator is ever seeded or used.
+@final
+@dataclass(frozen=True, init=False)
+class Rng:
+    """One seed per run (a number is the seed of one run) and the purpose so far. No global generator is ever used.
 
     Run r of a stack draws from generators that know its own seed only, so a stack of runs gives each seed
     what it would get alone. The same seed and purpose always give the same numbers on the same device.
     """
 
     seeds: tuple[int, ...]
-    purpose: tuple[str, ...] = ()
+    purpose: tuple[str, ...]
+
+    def __init__(self, seeds: int | Iterable[int], purpose: tuple[str, ...] = ()) -> None:
+        given = (seeds,) if isinstance(seeds, int) else seeds
+        object.__setattr__(self, "seeds", tuple(int(seed) for seed in given))
+        object.__setattr__(self, "purpose", purpose)
 
     def at(self, *purpose: object) -> Rng:
         """The randomness for a purpose within this one, e.g. ``rng.at("task", 3).at("coreset")``."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Params
 from vcl.beliefs.mean_field import Belief, Gaussian
+from vcl.data import Array, as_tensor
 from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
 from vcl.engines.perceptron.prediction import SumOfProbabilities
 from vcl.engines.rows import mixed_rows
@@ -19,6 +20,8 @@ from vcl.ops.rng import Rng
 
 ROWS_IN_FLIGHT = {"cpu": 30_000}
 """Rows that a CPU's caches hold; other devices take as many as their memory allows."""
+
+ROWS_ELSEWHERE = 20_000_000
 
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""
@@ -31,7 +34,7 @@ Sum = Callable[[Tensor], Tensor]
 def predict(
     belief: Belief,
     model: Model,
-    x: Tensor,
+    x: Array,
     head: str,
     rng: Rng,
     draws: int = 100,
@@ -50,16 +53,11 @@ def predict(
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    if not belief.mean.shape[0] == x.shape[0] == len(rng.seeds):
-        raise VclError(
-            f"the belief has {belief.mean.shape[0]} runs, x has {x.shape[0]} and there are {len(rng.seeds)} seeds; "
-            "give all three the same number of runs (x as [runs, examples, ...])."
-        )
-    q = belief.restrict(belief.layout.touched([head])).to(belief.mean.device if device is None else device)
+    q, x = _at(belief, x, head, rng, device)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
-    at_once = max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size)))
-    chunk = chunk or ROWS_IN_FLIGHT.get(device.type, 20_000_000)
+    at_once = _at_once(q, draws)
+    chunk = chunk or ROWS_IN_FLIGHT.get(device.type, ROWS_ELSEWHERE)
     block = max(1, chunk // (runs * at_once))
     total = torch.zeros((), device=device)
     for first in range(0, draws, at_once):
@@ -72,15 +70,65 @@ def predict(
     return total / draws
 
 
+@torch.no_grad()
+def predict_draws(
+    belief: Belief,
+    model: Model,
+    x: Array,
+    head: str,
+    rng: Rng,
+    draws: int = 100,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """The prediction of each draw of the weights by itself, for x [R, N, ...] at ``head``: [R, S, N, C].
+
+    All examples share a draw, so differences between draws show what the belief does not know. Their mean over S is
+    what :func:`predict` with drawn weights gives.
+    """
+    if draws < 1:
+        raise VclError(f"draws is {draws}; give at least 1.")
+    q, x = _at(belief, x, head, rng, device)
+    generators, at_once = rng.generators(q.mean.device), _at_once(q, draws)
+    block = max(1, ROWS_IN_FLIGHT.get(q.mean.device.type, ROWS_ELSEWHERE) // (x.shape[0] * at_once))
+    found = []
+    for first in range(0, draws, at_once):
+        each = _each(q, model, head, min(at_once, draws - first), generators)
+        found.append(torch.cat([each(part.to(q.mean.device)) for part in torch.split(x, block, dim=1)], dim=2))
+    return torch.cat(found, dim=1)
+
+
+def _at(belief: Belief, x: Array, head: str, rng: Rng, device: torch.device | str | None) -> tuple[Belief, Tensor]:
+    """The belief over what ``head`` uses, on the device, and inputs in its precision; all for the same runs."""
+    x = as_tensor(x, "x")
+    if not belief.mean.shape[0] == x.shape[0] == len(rng.seeds):
+        raise VclError(
+            f"the belief has {belief.mean.shape[0]} runs, x has {x.shape[0]} and there are {len(rng.seeds)} seeds; "
+            "give all three the same number of runs (x as [runs, examples, ...])."
+        )
+    q = belief.restrict(belief.layout.touched([head])).to(belief.mean.device if device is None else device)
+    return q, x.to(q.mean.dtype) if x.is_floating_point() else x
+
+
+def _at_once(q: Belief, draws: int) -> int:
+    """How many draws of the weights are held at once."""
+    return max(1, min(draws, WEIGHTS_IN_FLIGHT // (q.mean.shape[0] * q.layout.size)))
+
+
 def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
     """Some draws of all weights, shared by all inputs."""
+    each = _each(q, model, head, draws, generators)
+    return lambda x: each(x).sum(1)
+
+
+def _each(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
+    """The same, not yet summed: [R, S, n, C]."""
     noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
     theta = q.draw(noise)
 
     def one(params: Params, x: Tensor) -> Tensor:
         return model.predict(params, x, head)
 
-    return lambda x: evaluate_thetas(one, q.layout, theta, _by_rows(model), x).sum(1)
+    return lambda x: evaluate_thetas(one, q.layout, theta, _by_rows(model), x)
 
 
 def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:

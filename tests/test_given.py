@@ -1,0 +1,104 @@
+"""What people have at hand: numpy arrays, float64, one seed, a method without a refit, single draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from made import blob_tasks, blobs, small_network
+from vcl.coresets import Nothing, RandomK
+from vcl.data import dataset, unlabelled
+from vcl.errors import VclError
+from vcl.fitting.loop import Ascent
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict, predict_draws
+from vcl.projections import MaximumLikelihood, VariationalKL
+from vcl.recursion import Method, State, Task, initial, learn
+
+FIT = VariationalKL(Ascent(3, 16, 0.01), draws=2)
+
+
+def learned(x: object, y: object) -> State[object]:
+    train = dataset(x, y, head="h0")  # type: ignore[arg-type]
+    model, method = small_network(), Method(FIT, Nothing())
+    (state,) = learn(initial(model, method, 1), [Task("t", train, train, {"h0": 2})], model, method, Rng(0))
+    return state
+
+
+def test_numpy_arrays_of_float64_learn_as_tensors_of_float32_do() -> None:
+    data = blobs(40, 0, "t", "h0")
+    x, y = data.x[0], data.y[0]
+    wanted = learned(x, y)
+    for given in ((x.double().numpy(), y.numpy()), (x.numpy(), y.numpy().astype(np.int32)), (x.double(), y)):
+        found = learned(*given)
+        assert torch.equal(found.propagated.mean, wanted.propagated.mean)
+        assert found.propagated.mean.dtype == torch.float32
+
+
+def test_shared_examples_stay_shared_in_another_precision() -> None:
+    model, method = small_network(), Method(FIT, RandomK(4))
+    train = dataset(torch.randn(30, 6, dtype=torch.float64), torch.arange(30) % 2, head="h0", runs=3)
+    (state,) = learn(initial(model, method, 3), [Task("t", train, train, {"h0": 2})], model, method, Rng((0, 1, 2)))
+    assert state.coreset is not None
+    assert state.coreset.x.dtype == torch.float32
+
+
+def test_what_is_no_array_of_numbers_is_one_sentence() -> None:
+    for bad in (np.array(["a", "b"]), np.array([{}, {}], dtype=object)):
+        with pytest.raises(
+            VclError, match=r"task 't': x cannot be read as numbers .*; give a numeric array or a tensor"
+        ):
+            unlabelled(bad, "t")
+        with pytest.raises(VclError, match="task 't': y cannot be read as numbers"):
+            dataset(np.zeros((2, 3)), bad, "t")
+
+
+def test_one_seed_may_be_a_number() -> None:
+    assert Rng(3) == Rng((3,)) == Rng([3])
+    assert Rng(range(2)).seeds == (0, 1)
+    assert Rng(np.int64(3).item()).at("a") == Rng((3,), ("a",))
+    assert hash(Rng(3)) == hash(Rng((3,)))
+
+
+def test_a_method_without_a_refit_refits_as_it_projects() -> None:
+    assert Method(FIT, RandomK(3)) == Method(FIT, RandomK(3), FIT, "joint")
+    other = MaximumLikelihood()
+    assert Method(FIT, RandomK(3), other).refit is other
+
+
+@pytest.fixture(scope="module")
+def state() -> State[object]:
+    model, method = small_network(), Method(FIT, Nothing())
+    (state,) = learn(initial(model, method, 2), blob_tasks(1, runs=2), model, method, Rng((0, 1)))
+    return state
+
+
+def test_single_draws_average_to_the_prediction(state: State[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x, rng = small_network(), blobs(20, 3, "t", "h0", 2).x, Rng((0, 1))
+    each = predict_draws(state.predictive["h0"], model, x, "h0", rng, draws=7)  # type: ignore[arg-type]
+    assert each.shape == (2, 7, 20, 2)
+    assert torch.allclose(each.sum(-1), torch.ones(2, 7, 20))
+    whole = predict(state.predictive["h0"], model, x, "h0", rng, draws=7)  # type: ignore[arg-type]
+    assert torch.allclose(each.mean(1), whole, atol=1e-6)
+    assert each.std(1).max() > 1e-3, "draws differ"
+    # In small blocks of inputs and of draws too: all inputs share a draw.
+    monkeypatch.setattr("vcl.predicting.prediction.ROWS_IN_FLIGHT", {"cpu": 6})
+    monkeypatch.setattr("vcl.predicting.prediction.WEIGHTS_IN_FLIGHT", 2 * 3 * state.propagated.mean.shape[1])  # type: ignore[attr-defined]
+    each = predict_draws(state.predictive["h0"], model, x[:, :1].expand(-1, 20, -1), "h0", rng, draws=7)  # type: ignore[arg-type]
+    assert each.shape == (2, 7, 20, 2)
+    assert torch.allclose(each, each[:, :, :1].expand_as(each), atol=1e-6)
+    whole = predict(state.predictive["h0"], model, x[:, :1], "h0", rng, draws=7)  # type: ignore[arg-type]
+    assert torch.allclose(each[:, :, :1].mean(1), whole, atol=1e-6)
+
+
+def test_predictions_take_numpy_arrays_of_float64(state: State[object]) -> None:
+    model, x, rng = small_network(), blobs(20, 3, "t", "h0", 2).x, Rng((0, 1))
+    wanted = predict(state.predictive["h0"], model, x, "h0", rng, draws=3)  # type: ignore[arg-type]
+    found = predict(state.predictive["h0"], model, x.double().numpy(), "h0", rng, draws=3)  # type: ignore[arg-type]
+    assert torch.equal(found, wanted)
+
+
+def test_no_draws_are_refused(state: State[object]) -> None:
+    with pytest.raises(VclError, match="draws is 0; give at least 1"):
+        predict_draws(state.predictive["h0"], small_network(), torch.zeros(2, 1, 6), "h0", Rng((0, 1)), draws=0)  # type: ignore[arg-type]
