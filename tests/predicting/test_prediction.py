@@ -1,20 +1,27 @@
+import warnings
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from made import blobs, linear_data, small_network
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import Gaussian
+from vcl.coresets import Nothing
+from vcl.data import dataset
 from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_thetas
+from vcl.engines.size import values_made
 from vcl.errors import VclError
-from vcl.models import LinearGaussian
-from vcl.models.likelihoods import Normal
+from vcl.fitting.loop import Ascent
+from vcl.models import LinearGaussian, Network
+from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.rng import Rng
 from vcl.predicting import prediction
 from vcl.predicting.prediction import predict
-from vcl.projections import FullGaussian, Point
+from vcl.projections import FullGaussian, Point, VariationalKL
+from vcl.recursion import Method, Task, initial, learn
 
 NETWORK = small_network()
 PRIOR = NETWORK.prior({"h": 2, "other": 3})
@@ -114,3 +121,59 @@ def test_no_more_rows_than_the_chunk_are_worked_on_at_once(chunk: int, monkeypat
     predict(belief(0.0), NETWORK, X, "h", Rng((0, 1)), draws=3, chunk=chunk)
     assert sum(seen) == 2 * 3 * 30
     assert max(seen) == min(chunk // 6 * 6, 180)
+
+
+class Conv(nn.Module):
+    """Not a chain of linear layers, and remembers how many rows it was called for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.rows: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows.append(x.shape[0])
+        return torch.relu(self.conv(x.unsqueeze(1))).mean((2, 3))
+
+
+def test_rows_in_flight_follow_from_what_the_model_makes_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    trunk = Conv()
+    model = Network(trunk, 4, Categorical())
+    q = model.prior({"h": 2}).expand(2)
+    x, rng = torch.rand(2, 50, 12, 12), Rng((0, 1))
+    wanted = predict(q, model, x, "h", rng, draws=6)
+    params, one = q.layout.split(q.mean[0]), x[0, :1]
+    each = values_made(lambda: model.predict(params, one, "h"))
+    assert each > 144 + 2 * 4 * 100, "the input, the convolution and the ReLU at least"
+    monkeypatch.setattr("vcl.predicting.prediction.VALUES_IN_FLIGHT", {"cpu": 2 * 6 * 7 * each})
+    trunk.rows.clear()
+    found = predict(q, model, x, "h", rng, draws=6)
+    assert trunk.rows[0] == 1, "counted on one example"
+    assert set(trunk.rows[1:]) == {7, 1}, "seven examples at once for 2 runs and 6 draws, and the last one"
+    assert torch.allclose(found, wanted, atol=1e-6)
+    # Where not even one example of all draws fits, fewer draws are held at once.
+    monkeypatch.setattr("vcl.predicting.prediction.VALUES_IN_FLIGHT", {"cpu": 2 * 3 * each})
+    trunk.rows.clear()
+    assert predict(q, model, x, "h", rng, draws=6).shape == wanted.shape
+    assert set(trunk.rows) == {1}
+
+
+def test_transformers_are_the_same_in_training_and_evaluation_mode() -> None:
+    """The fused path of evaluation mode has no derivative; dropout is off in it, so it may be there."""
+
+    def learned(dropout: float, training: bool) -> Tensor:
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
+        trunk = nn.Sequential(nn.TransformerEncoder(layer, 1), nn.Flatten()).train(training)
+        model, method = Network(trunk, 24, Categorical()), Method(VariationalKL(Ascent(2, 8, 0.01), 2), Nothing())
+        g = torch.Generator().manual_seed(0)
+        data = dataset(torch.randn(16, 3, 8, generator=g), torch.arange(16) % 2, head="h", runs=2)
+        rng = Rng((0, 1))
+        (state,) = learn(initial(model, method, 2), [Task("t", data, data, {"h": 2})], model, method, rng)
+        assert torch.backends.mha.get_fastpath_enabled(), "torch's switch is put back"
+        return predict(state.predictive["h"], model, data.x, "h", rng, draws=3)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of nested tensors, by torch
+        wanted = learned(0.0, True)
+        for dropout in (0.0, 0.1):
+            assert torch.allclose(learned(dropout, False), wanted, atol=1e-6)

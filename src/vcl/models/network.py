@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import final
 
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from vcl.beliefs.layout import HEAD, Layout, Params
 from vcl.beliefs.mean_field import Gaussian, standard_normal
 from vcl.data import Data, as_input
+from vcl.engines.attention import plain_attention
 from vcl.engines.forward import check_many
 from vcl.engines.layers import Layers, chain_of, flat_chain
 from vcl.engines.moments import linear, through
@@ -119,7 +121,7 @@ class Network:
         params = {name: value.new_zeros(value.shape, device=x.device) for name, value in self.trunk.named_parameters()}
         try:
             with torch.no_grad():
-                shape = tuple(functional_call(self.trunk, params, as_input(x)).shape)
+                shape = tuple(self._trunk_of(params, x).shape)
         except RuntimeError as error:
             raise VclError(
                 f"the network does not take inputs of shape {tuple(x.shape[1:])} and dtype {x.dtype}: {error}"
@@ -127,10 +129,15 @@ class Network:
         if shape != (1, self.features):
             raise VclError(f"the trunk gives {shape[1:]} values an example but features={self.features} was said.")
         if not self.row_wise:
-            check_many(lambda params: functional_call(self.trunk, dict(params), as_input(x)), params)
+            check_many(lambda params: self._trunk_of(params, x), params)
 
     def _features(self, params: Params, x: Tensor) -> Tensor:
-        features: Tensor = functional_call(self.trunk, _trunk(params), as_input(x))
+        return self._trunk_of(_trunk(params), x)
+
+    def _trunk_of(self, params: Params, x: Tensor) -> Tensor:
+        """The trunk's features with these parameters of its own."""
+        with nullcontext() if self.row_wise else plain_attention():
+            features: Tensor = functional_call(self.trunk, dict(params), as_input(x))
         return features
 
     def _head(self, params: Params, features: Tensor, head: str) -> Tensor:

@@ -13,6 +13,7 @@ from vcl.data import Array, as_tensor
 from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
 from vcl.engines.perceptron.prediction import SumOfProbabilities
 from vcl.engines.rows import mixed_rows
+from vcl.engines.size import values_made
 from vcl.errors import VclError, unknown
 from vcl.models.base import Model, as_perceptron, points, spread
 from vcl.ops.noise import draw_noise
@@ -22,6 +23,12 @@ ROWS_IN_FLIGHT = {"cpu": 30_000}
 """Rows that a CPU's caches hold; other devices take as many as their memory allows."""
 
 ROWS_ELSEWHERE = 20_000_000
+
+VALUES_IN_FLIGHT = {"cpu": 2**25}
+"""Values that all rows of a model that is no chain of layers make on their way (128 MiB of float32)."""
+
+VALUES_ELSEWHERE = 2**30
+"""The same on other devices (4 GiB). Kernels of convolutions count in 32 bits."""
 
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""
@@ -45,9 +52,9 @@ def predict(
     """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
 
     Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in flight
-    at once; left out it is what is fast on the device: what a CPU's caches hold, what fills a GPU. ``local`` multiplies
-    the first layer once for all draws; it has the same expectation. A belief that is not mean-field always draws its
-    weights. The work is done on ``device``, or else where the belief is; x may be elsewhere.
+    at once; left out it is what is fast on the device, within what memory holds of what the model makes of a row.
+    ``local`` multiplies the first layer once for all draws; it has the same expectation. A belief that is not
+    mean-field always draws its weights. The work is done on ``device``, or else where the belief is; x may be anywhere.
     """
     if draws < 1 or (chunk is not None and chunk < 1):
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
@@ -56,8 +63,8 @@ def predict(
     q, x = _at(belief, x, head, rng, device)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
-    at_once = _at_once(q, draws)
-    chunk = chunk or ROWS_IN_FLIGHT.get(device.type, ROWS_ELSEWHERE)
+    rows = _rows(q, model, head, x)
+    chunk, at_once = chunk or rows, _at_once(q, draws, rows)
     block = max(1, chunk // (runs * at_once))
     total = torch.zeros((), device=device)
     for first in range(0, draws, at_once):
@@ -88,8 +95,9 @@ def predict_draws(
     if draws < 1:
         raise VclError(f"draws is {draws}; give at least 1.")
     q, x = _at(belief, x, head, rng, device)
-    generators, at_once = rng.generators(q.mean.device), _at_once(q, draws)
-    block = max(1, ROWS_IN_FLIGHT.get(q.mean.device.type, ROWS_ELSEWHERE) // (x.shape[0] * at_once))
+    generators, chunk = rng.generators(q.mean.device), _rows(q, model, head, x)
+    at_once = _at_once(q, draws, chunk)
+    block = max(1, chunk // (x.shape[0] * at_once))
     found = []
     for first in range(0, draws, at_once):
         each = _each(q, model, head, min(at_once, draws - first), generators)
@@ -109,9 +117,24 @@ def _at(belief: Belief, x: Array, head: str, rng: Rng, device: torch.device | st
     return q, x.to(q.mean.dtype) if x.is_floating_point() else x
 
 
-def _at_once(q: Belief, draws: int) -> int:
-    """How many draws of the weights are held at once."""
-    return max(1, min(draws, WEIGHTS_IN_FLIGHT // (q.mean.shape[0] * q.layout.size)))
+def _at_once(q: Belief, draws: int, rows: int) -> int:
+    """How many draws of the weights are held at once: as many as memory allows, each with one example at least."""
+    runs = q.mean.shape[0]
+    return max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size), rows // runs))
+
+
+def _rows(q: Belief, model: Model, head: str, x: Tensor) -> int:
+    """How many rows (runs x draws x examples) are taken at once: what is fast, within what memory holds.
+
+    What a row of a chain of layers needs is small. That of any other model is counted on one example.
+    """
+    device = q.mean.device
+    rows = ROWS_IN_FLIGHT.get(device.type, ROWS_ELSEWHERE)
+    if _by_rows(model) or not x.shape[1]:
+        return rows
+    params, one = q.layout.split(q.mean[0]), x[0, :1].to(device)
+    each = max(1, values_made(lambda: model.predict(params, one, head)))
+    return max(1, min(rows, VALUES_IN_FLIGHT.get(device.type, VALUES_ELSEWHERE) // each))
 
 
 def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:

@@ -1,0 +1,44 @@
+"""Attention by plain tensor operations, which can be differentiated and batched over draws of the weights.
+
+torch has faster forms, but under vmap its fused kernels for CUDA refuse some shapes ("LSE is not correctly aligned"),
+those for the CPU run one draw after another, and the fused inference path of `nn.TransformerEncoderLayer`, which
+``.eval()`` switches on, has no derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+class _Users:
+    """Who is in :func:`plain_attention` now: torch's switch belongs to the whole process."""
+
+    def __init__(self) -> None:
+        self.lock, self.count, self.before = Lock(), 0, True
+
+
+_USERS = _Users()
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Within it no fused form of attention is taken; what was before is put back when the last user leaves."""
+    users = _USERS
+    with users.lock:
+        if users.count == 0:
+            users.before = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+        users.count += 1
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        with users.lock:
+            users.count -= 1
+            if users.count == 0:
+                torch.backends.mha.set_fastpath_enabled(users.before)

@@ -1,0 +1,30 @@
+"""How many values a computation makes on its way, counted by doing it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+def values_made(compute: Callable[[], object]) -> int:
+    """The number of values in all results of the operations of ``compute``, views and intermediate ones too."""
+    with torch.no_grad(), _Count() as count:
+        compute()
+    total: int = count.total
+    return total
+
+
+class _Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.total += sum(leaf.numel() for leaf in tree_leaves(made) if isinstance(leaf, Tensor))
+        return made
