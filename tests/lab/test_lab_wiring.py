@@ -126,3 +126,19 @@ def test_a_kind_draws_its_own_figure(kind: Kind, tmp_path: Path) -> None:
     assert {path.suffix for path in made} == {".png", ".svg"}
     assert all(path.stat().st_size > 0 for path in made)
     assert "a title" in next(path for path in made if path.suffix == ".svg").read_text(encoding="utf-8")
+
+
+def test_which_methods_never_look_at_the_prior() -> None:
+    assert {entry.name: entry.ignores for entry in METHODS if entry.ignores} == dict.fromkeys(
+        ("mle", "ewc", "si"), ("prior_var",)
+    )
+    assert {entry.name: entry.ignores for entry in GENERATIVE_METHODS if entry.ignores} == dict.fromkeys(
+        ("naive", "ewc", "si"), ("prior_var", "head_kl")
+    )
+
+
+@pytest.mark.parametrize(("images", "most"), [(5, 13_440), (500, 592_000)])
+def test_the_memory_of_a_generators_evaluation(images: int, most: int) -> None:
+    """64 x 10 + 2 x 10 x 10 weights four times over, or two runs' images and what they become, twice: 4 bytes each."""
+    settings = replace(GENERATIVE_SETTINGS, classifier_hidden=10, images=images)
+    assert generative.evaluation(settings, (8, 8), 2) == most

@@ -2,12 +2,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save
 
 from made import blob_tasks, small_network
 from vcl.coresets import Nothing, RandomK
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
-from vcl.learner.checkpoint import from_bytes, to_bytes
+from vcl.learner.checkpoint import from_bytes, packed, to_bytes
 from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
@@ -75,3 +76,22 @@ def test_a_truncated_state_is_refused() -> None:
     model, method = small_network(), METHODS["joint"]
     with pytest.raises(VclError, match="damaged"):
         from_bytes(to_bytes(initial(model, method, 1))[:-5])
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "words"),
+    [
+        ("source", lambda source: source.int(), "coreset.source has dtype torch.int32"),
+        ("source", lambda source: source + 1, "coreset.source names what is not there"),
+        ("source", lambda source: source[:, 1:], "shapes of the coreset"),
+        ("x", lambda x: x * torch.nan, "coreset.x holds numbers that are not finite"),
+    ],
+)
+def test_an_altered_coreset_is_refused(field: str, change: Any, words: str) -> None:
+    model, method = small_network(), METHODS["joint"]
+    (state,) = learn(initial(model, method, 2), blob_tasks(1, runs=2), model, method, Rng((0, 1)))
+    tensors = packed(state)
+    from_bytes(save(tensors))
+    tensors[f"coreset.{field}"] = change(tensors[f"coreset.{field}"]).contiguous()
+    with pytest.raises(VclError, match=words):
+        from_bytes(save(tensors))
