@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from made import blob_tasks, blobs, small_network
+from made import blob_tasks, blobs, small_network, small_vae
 from vcl.coresets import Nothing, RandomK
 from vcl.data import dataset, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
+from vcl.learner.generative import GenerativeLearner, generative_vcl
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict, predict_draws
 from vcl.projections import MaximumLikelihood, VariationalKL
@@ -102,3 +103,18 @@ def test_predictions_take_numpy_arrays_of_float64(state: State[object]) -> None:
 def test_no_draws_are_refused(state: State[object]) -> None:
     with pytest.raises(VclError, match="draws is 0; give at least 1"):
         predict_draws(state.predictive["h0"], small_network(), torch.zeros(2, 1, 6), "h0", Rng((0, 1)), draws=0)  # type: ignore[arg-type]
+
+
+def test_a_generative_learner_takes_numpy_arrays_and_names() -> None:
+    learner = GenerativeLearner(small_vae(), generative_vcl(Ascent(1, 8, 1e-3)))
+    x = np.random.default_rng(0).random((12, 4, 4))
+    learner.update(x, task="one")
+    assert learner.log_prob(x, "one", draws=2).shape == (1, 12)
+    with pytest.raises(VclError, match="task is 3; give its name as a string"):
+        learner.update(x, task=3)  # type: ignore[arg-type]
+
+
+def test_a_coreset_of_half_a_point_is_one_sentence() -> None:
+    data = blobs(10, 0, "t", "h0")
+    with pytest.raises(VclError, match=r"a coreset of 2\.5 points was asked for; give a whole number"):
+        RandomK(2.5)(data.empty(), data, Rng(0))  # type: ignore[arg-type]

@@ -167,6 +167,8 @@ class _Distance(Protocol):
 
 
 def _check_size(k: int, new: Data) -> None:
+    if not isinstance(k, int):
+        raise VclError(f"a coreset of {k!r} points was asked for; give a whole number.")
     if new.size == 0:
         raise VclError(
             f"a coreset of {k} points cannot be taken from a task without examples; give it at least {max(k, 1)}."

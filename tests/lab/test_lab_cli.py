@@ -20,6 +20,7 @@ from lab_made import NOWHERE, alone, call, fault
 from vcl import __version__
 from vcl.errors import NonFiniteError
 from vcl.lab import cli, session
+from vcl.lab.cli import STOPPED
 from vcl.lab.datasets import names as dataset_names
 from vcl.lab.discriminative import DISCRIMINATIVE, METRICS
 from vcl.lab.experiments import EXPERIMENTS
@@ -151,7 +152,7 @@ def test_brackets_and_colons_in_a_folders_name_are_shown_as_they_are(here: Path,
 def test_a_folder_with_results_is_refused_and_not_touched(here: Path) -> None:
     assert call(smoke("--method mle --out out")).exit_code == 0
     before = content(here / "out")
-    assert fault(smoke("--method vcl --out out")).startswith("out already holds other results")
+    assert fault(smoke("--method vcl --out out")).startswith("out already holds results")
     assert content(here / "out") == before
 
 
@@ -362,7 +363,7 @@ def test_ctrl_c_keeps_what_was_finished(
 
     monkeypatch.setattr(session, "run_method", interrupted)
     assert through_main(smoke("--out out"), monkeypatch) == 130
-    assert capsys.readouterr().err == "vcl: stopped; what was finished is kept.\n"
+    assert capsys.readouterr().err == f"vcl: {STOPPED}\n"
     assert read_csv(here / "out" / "rows.csv") == rows
 
 

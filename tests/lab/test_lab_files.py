@@ -23,6 +23,7 @@ from lab_made import alone, call, fault, one_seed
 from vcl.errors import VclError
 from vcl.lab import claim
 from vcl.lab.claim import MARKER, Claim
+from vcl.lab.cli import STOPPED
 from vcl.lab.folder import RunFolder, new_under, write_new
 from vcl.lab.results import read_csv
 
@@ -184,7 +185,10 @@ def test_a_run_that_ends_before_its_first_row_is_not_in_the_way(here: Path) -> N
             process.kill()
     for kind, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         _, said, ended = ends[kind]
-        assert (said, ended) == ("vcl: stopped; what was finished is kept.\n", code)
+        assert (said, ended) == (
+            f"vcl: {STOPPED}\n",
+            code,
+        )
         assert not outs[kind].exists()
     assert names(outs[signal.SIGKILL]) == ["rows.csv", "run.json"]
     for out in outs.values():
@@ -227,14 +231,14 @@ def test_what_is_anybody_elses_never_makes_way(tmp_path: Path, name: str, conten
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(content)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(VclError, match="already holds other results"):
+    with pytest.raises(VclError, match="already holds results"):
         RunFolder(tmp_path).create()
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_json_without_rows_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"command": "vcl run"}')
-    with pytest.raises(VclError, match="already holds other results"):
+    with pytest.raises(VclError, match="already holds results"):
         RunFolder(tmp_path).create()
 
 

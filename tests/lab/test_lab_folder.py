@@ -51,7 +51,7 @@ def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_anything_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(VclError, match=r"already holds other results; give --out .* Nothing was changed"):
+    with pytest.raises(VclError, match=r"already holds results; give --out .* Nothing was changed"):
         RunFolder(tmp_path).create()
     assert names(tmp_path) == ["thesis.txt"]
 
@@ -59,7 +59,7 @@ def test_a_folder_that_holds_anything_is_refused_and_left_alone(tmp_path: Path) 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("precious")
-    with pytest.raises(VclError, match="already holds other results"):
+    with pytest.raises(VclError, match="already holds results"):
         RunFolder(path).create()
     assert path.read_text() == "precious"
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab import cli, session
+from vcl.lab.cli import STOPPED
 from vcl.lab.datasets import load
 from vcl.lab.folder import RunFolder
 from vcl.lab.methods import method
@@ -307,7 +308,7 @@ def test_ctrl_c_keeps_the_validation_rows(
 
     monkeypatch.setattr(session, "run_method", interrupted)
     assert through_main(smoke("--method si --grid lambda=1,10 --out out"), monkeypatch) == 130
-    assert capsys.readouterr().err == "vcl: stopped; what was finished is kept.\n"
+    assert capsys.readouterr().err == f"vcl: {STOPPED}\n"
     assert len(read_csv(here / "out" / "validation" / "rows.csv")) == 2 * 2 * 4
 
 

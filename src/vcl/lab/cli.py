@@ -36,6 +36,8 @@ LESS = "give fewer seeds or --jobs, a smaller batch, fewer draws, or a smaller n
 NO_MEMORY = ("can't allocate memory", "out of memory")
 """What torch says where it gets none."""
 
+STOPPED = "stopped; finished tasks keep their rows. `vcl paper` continues them, `vcl run` needs a new --out."
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -71,7 +73,7 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            typer.echo("vcl: stopped; what was finished is kept.", err=True)
+            typer.echo(f"vcl: {STOPPED}", err=True)
         raise
 
 

@@ -225,9 +225,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _occupied(path: Path) -> VclError:
-    return VclError(
-        f"{path} already holds other results; give --out a folder that is new or empty. Nothing was changed."
-    )
+    return VclError(f"{path} already holds results; give --out a folder that is new or empty. Nothing was changed.")
 
 
 def _refused(path: Path, error: OSError) -> UnwritableError:

@@ -30,7 +30,7 @@ Select = Literal["validation", "test"]
 SELECTS: tuple[Select, ...] = ("validation", "test")
 
 WARNINGS: dict[Select, str] = {
-    "validation": "lambda chosen on held-out training data; the test set was not looked at.",
+    "validation": "lambda chosen on held-out training data; the test set took no part in the choice.",
     "test": "lambda CHOSEN ON THE TEST SET (the paper's practice): these numbers are too good.",
 }
 

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.coresets import Nothing
-from vcl.data import unlabelled
+from vcl.data import Array, as_tensor, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, silent
 from vcl.learner.checkpoint import from_bytes, to_bytes
@@ -61,8 +61,10 @@ class GenerativeLearner:
         """The tasks learned so far."""
         return tuple(self.shapes)
 
-    def update(self, x: Tensor, task: str, report: Report = silent) -> None:
-        """Learn from images x [N, ...], pixels from 0 to 1 or uint8. A task that was met before goes on."""
+    def update(self, x: Array, task: str, report: Report = silent) -> None:
+        """Learn from images x [N, ...], pixels from 0 to 1 or uint8. A known task resumes training."""
+        if not isinstance(task, str):
+            raise VclError(f"task is {task!r}; give its name as a string.")
         data, shape = unlabelled(self._images(x), task, task, len(self.rng.seeds)), tuple(x.shape[1:])
         if data.size == 0:
             raise VclError(f"task {task!r} has no images; give at least one.")
@@ -78,7 +80,7 @@ class GenerativeLearner:
         images = generate(self._belief(task), self.model, task, count, rng, weights)
         return images.view(*images.shape[:2], *self.shapes[task])
 
-    def log_prob(self, x: Tensor, task: str, draws: int = 5000, seed: int = 0, weights: Weights = "mean") -> Tensor:
+    def log_prob(self, x: Array, task: str, draws: int = 5000, seed: int = 0, weights: Weights = "mean") -> Tensor:
         """log p(x) of each image x [N, ...] under ``task``'s generator [R, N], by importance sampling."""
         belief = self._belief(task)
         if tuple(x.shape[1:]) != self.shapes[task]:
@@ -132,9 +134,9 @@ class GenerativeLearner:
             )
         return learner
 
-    def _images(self, x: Tensor) -> Tensor:
+    def _images(self, x: Array) -> Tensor:
         """Where the belief is, and floating-point pixels in its precision."""
-        mean = self.state.propagated.mean
+        x, mean = as_tensor(x, "x"), self.state.propagated.mean
         return x.to(mean) if x.is_floating_point() else x.to(mean.device)
 
     def _belief(self, task: str) -> Any:

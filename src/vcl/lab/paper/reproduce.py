@@ -194,6 +194,7 @@ class Reproduction:
             self.preset,
             [*(line for line in others if line.item != name), *lines],
             [*(one for one in known if one.item != name), *seen],
+            self.command,
         )
 
     def _known(self) -> tuple[list[table.Line], list[table.Seen]]:
@@ -210,14 +211,18 @@ class Reproduction:
         self.console.print(line, highlight=False, soft_wrap=True)
 
 
-def write_tables(folder: Path, preset: Preset, lines: Sequence[table.Line], seen: Sequence[table.Seen]) -> None:
-    """Both tables as CSV and as one document, in the order of the items."""
+def write_tables(
+    folder: Path, preset: Preset, lines: Sequence[table.Line], seen: Sequence[table.Seen], command: str = ""
+) -> None:
+    """Both tables as CSV and as one document, in the order of the items; ``command`` is what added to it last."""
     order = {entry.name: place for place, entry in enumerate(ITEMS)}
     lines = sorted(lines, key=lambda line: order.get(line.item, len(order)))
     seen = sorted(seen, key=lambda one: order.get(one.item, len(order)))
     write_atomic(folder / LINES, table.write(lines))
     write_atomic(folder / CLAIMS, table.write(seen))
     note = "" if preset == "paper" else f"Preset {preset}: not the paper's settings, so verdicts say little.\n\n"
+    if command:
+        note += f"Last added to by `{command}`. What an earlier command made keeps its settings; `parts/` has them.\n\n"
     head = f"# The paper's items, ours beside theirs (preset {preset})\n\n{note}"
     write_atomic(folder / DOCUMENT, head + table.markdown(lines, seen))
 
