@@ -158,3 +158,11 @@ def test_inputs_are_made_ready_once_for_runs_that_share_them() -> None:
     for data in (shared, apart, dataset(x, torch.zeros(5, dtype=torch.int64)), shared.empty()):
         assert torch.equal(ready(data).x, data.x.float() / 255)
     assert ready(shared).x.stride(0) == shared.to("cpu").x.stride(0) == 0
+
+
+def test_runs_with_different_numbers_of_a_sources_examples_are_refused() -> None:
+    a, b = Source("a", "h"), Source("b", "h")
+    data = Data(torch.zeros(2, 3, 1), torch.zeros(2, 3), torch.tensor([[0, 0, 1], [0, 1, 1]]), (a, b))
+    with pytest.raises(VclError, match=r"different numbers of these examples \(\[2, 1\]\); stack equal ones"):
+        data.where([a])
+    assert data.where([a, b]).size == 3

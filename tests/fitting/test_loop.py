@@ -4,7 +4,7 @@ from torch import Tensor
 
 from vcl.data import Data, concat, dataset, ready
 from vcl.errors import NonFiniteError, VclError
-from vcl.fitting.loop import Ascent, Guard, Progress, ascend, climb, scaled_sum
+from vcl.fitting.loop import Ascent, Guard, Progress, _finite, ascend, climb, scaled_sum
 from vcl.fitting.step import Eager, gather
 from vcl.ops.rng import Rng
 
@@ -228,3 +228,12 @@ def test_on_the_cpu_a_fit_ends_in_the_epoch_that_fails() -> None:
     with pytest.raises(NonFiniteError, match="epoch 2 of 5"):
         ascend(objective, (torch.zeros(1, 1),), numbers(), Ascent(5, None), Rng((0,)))
     assert len(objective.batches) == 2
+
+
+@pytest.mark.parametrize("bad", [float("inf"), -float("inf"), float("nan")])
+def test_each_way_of_not_being_finite_is_seen_in_its_run(bad: float) -> None:
+    parameters = torch.zeros(3, 4)
+    parameters[1, 2] = bad
+    value = torch.tensor([0.0, 0.0, bad])
+    assert _finite(torch.zeros(3), (torch.ones(3, 2), parameters)).tolist() == [True, False, True]
+    assert _finite(value, (torch.zeros(3, 4),)).tolist() == [True, True, False]

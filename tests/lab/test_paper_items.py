@@ -18,6 +18,7 @@ from vcl.lab.paper.item import Context, StreamItem
 from vcl.lab.paper.items import ITEMS, item
 from vcl.lab.paper.numbers import claims, numbers
 from vcl.lab.paper.ordering import adversarial
+from vcl.lab.paper.table import read_seen
 from vcl.lab.results import matrix, methods, read_csv
 from vcl.lab.runner import Done, run_method
 from vcl.predicting.metrics import average_accuracy
@@ -90,6 +91,8 @@ def test_a_second_call_recomputes_nothing_and_items_share_their_parts(
     assert call(f"paper lambda-permuted {SMOKE} --out out").exit_code == 0
     assert learned == first
     assert {line["item"] for line in lines(here / "out")} == {"fig2", "lambda-permuted"}
+    assert {one.item for one in read_seen(here / "out" / "claims.csv")} == {"fig2", "lambda-permuted"}
+    assert "Last added to by `vcl" in (here / "out" / "table.md").read_text()
 
 
 def test_other_seeds_are_other_parts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

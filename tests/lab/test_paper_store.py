@@ -276,3 +276,14 @@ def test_a_part_names_what_made_it(store: Store, monkeypatch: pytest.MonkeyPatch
     kept = store.stream(plan("mle"), DATA)
     builds = json.loads(kept.path.with_name("part.json").read_text())["builds"]
     assert builds == [{"commit": "first"}, made_by()]
+
+
+def test_a_resumed_part_counts_the_seconds_of_both_calls(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        counting(patch, stop_after=3)
+        with pytest.raises(KeyboardInterrupt):
+            store.stream(plan("mle"), DATA)
+    (folder,) = store.root.iterdir()
+    known = json.loads((folder / "part.json").read_text())
+    (folder / "part.json").write_text(json.dumps(known | {"seconds": 1000.0}))
+    assert 1000 < store.stream(plan("mle"), DATA).seconds < 1100

@@ -20,6 +20,7 @@ from vcl.projections import (
     Target,
     VariationalKL,
 )
+from vcl.projections.base import fresh
 
 STANDING = Ascent(epochs=1, batch=None, lr=1e-9)
 """One step that goes nowhere: what comes out is where the fit began."""
@@ -60,3 +61,13 @@ def test_init_var_is_the_first_variance(start: Any) -> None:
         project = VariationalKL(STANDING, draws=1, start=start, init_var=var)
         q = project(Target(prior.expand(1), model, data, prior), Rng((0,)))
         torch.testing.assert_close(q.log_var.exp(), torch.full_like(q.log_var, var), rtol=1e-5, atol=0.0)
+
+
+def test_a_tensor_is_fresh_only_where_all_of_it_stands_at_the_prior() -> None:
+    """A weight of a dead unit stays at 0 though data has informed the others of its tensor."""
+    prior = small_network().prior({"h0": 2})
+    mean = prior.layout.split(prior.mean.clone())
+    mean["trunk.1.weight"][0, 0, 0] = 1.0
+    informed = prior._replace(mean=prior.layout.join(mean, lead=1))
+    assert fresh(prior, prior) == list(prior.layout.names)
+    assert fresh(informed, prior) == [name for name in prior.layout.names if name != "trunk.1.weight"]
