@@ -159,12 +159,17 @@ def test_a_marker_is_made_where_a_folder_cannot_be_locked_and_goes_at_the_end(
 # Stopped and killed.
 
 
+def listening() -> None:
+    """Take SIGINT as a terminal's foreground process does: what runs in the background of a script ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def started(out: Path, here: Path) -> subprocess.Popen[str]:
     """A run that is at work on its first task, for hours."""
     line = smoke(f"--set epochs=1000000 --out {out}")
     return subprocess.Popen(
         [sys.executable, "-m", "vcl", *shlex.split(line)], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
+        text=True, start_new_session=True, preexec_fn=listening,
     )  # fmt: skip
 
 

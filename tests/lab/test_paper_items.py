@@ -11,6 +11,7 @@ import pytest
 import torch
 from lab_made import among_digits, call, fault
 
+from vcl.lab.claim import claimed
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.paper import reproduce
 from vcl.lab.paper import store as store_module
@@ -183,3 +184,30 @@ def test_every_number_and_claim_of_the_paper_is_of_something_that_its_item_runs(
 def test_the_adversarial_order_goes_to_the_farthest_task_left() -> None:
     means = torch.tensor([[0.0], [1.0], [10.0], [4.0]])
     assert adversarial(means) == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("item", "change"),
+    [
+        ("fig3", "coreset=7"),
+        ("lambda-split", "heads=multi"),
+        ("estimators", "init_var=1e-3"),
+        ("ordering", "order=1,0"),
+    ],
+)
+def test_a_setting_that_an_item_compares_values_of_is_refused(here: Path, item: str, change: str) -> None:
+    key = change.partition("=")[0]
+    message = fault(f"paper {item} {SMOKE} --out out --set {change}")
+    assert message.startswith(f"--set {key}=… was given, but {item} compares values of that setting")
+    assert not (here / "out").exists()
+
+
+def test_a_folder_of_another_preset_or_of_another_process_is_refused(here: Path) -> None:
+    assert call(f"paper toy2d {SMOKE} --out out").exit_code == 0
+    before = (here / "out" / "table.md").read_text()
+    message = fault("paper toy2d --preset quick --seeds 2 --device cpu --out out")
+    assert message == "out holds results of another preset than quick; give --out another folder."
+    with claimed(here / "out"):
+        assert fault(f"paper toy2d {SMOKE} --out out").startswith("another vcl is at work in out")
+    assert call(f"paper toy2d {SMOKE} --out out").exit_code == 0
+    assert (here / "out" / "table.md").read_text() == before

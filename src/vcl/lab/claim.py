@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -88,3 +90,18 @@ def taken(folder: Path, more: str) -> VclError:
     return VclError(
         f"another vcl is at work in {folder}{more}; wait for it, or give --out another folder. Nothing was changed."
     )
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """The folder for this process alone while it is in here; one clear sentence if that cannot be."""
+    try:
+        claim = Claim(folder)
+    except OSError as error:
+        raise VclError(
+            f"cannot write to {folder} ({error.strerror}); give --out a folder that you may write."
+        ) from error
+    try:
+        yield
+    finally:
+        claim.give_back()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vcl.errors import VclError
 from vcl.fitting.loop import Report
+from vcl.lab.claim import claimed
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import make_folder, write_atomic
@@ -42,6 +43,7 @@ TITLE_WIDTH = 56
 
 LINES, CLAIMS, DOCUMENT = "table.csv", "claims.csv", "table.md"
 MEND = "delete it and run all items again"
+HEAD = "# The paper's items, ours beside theirs (preset {})"
 
 
 @dataclass
@@ -63,11 +65,17 @@ class Reproduction:
 
     def run(self, items: Sequence[Item]) -> None:
         """Every item in turn; one whose data cannot be had is left out and named at the end."""
-        left_out, streams = {}, [item for item in items if isinstance(item, StreamItem)]
+        streams = [item for item in items if isinstance(item, StreamItem)]
         self._check_changes(streams)
         self._known()  # a table of another version is refused before any work
-        if self.jobs > 1:
-            self._ahead(streams)
+        self._check_preset()
+        with claimed(self.out):  # two at once would write over each other's lines of the table
+            if self.jobs > 1:
+                self._ahead(streams)
+            self._each(items)
+
+    def _each(self, items: Sequence[Item]) -> None:
+        left_out = {}
         for item in items:
             self.console.print(f"{item.name}: {item.about}", highlight=False, soft_wrap=True, style="bold")
             try:
@@ -83,13 +91,28 @@ class Reproduction:
         """Refuse a changed setting that no method of any item uses; items without data are left for later."""
         if not self.changes:
             return
-        plans = []
+        plans, given = [], {change.partition("=")[0] for change in self.changes}
         for item in items:
             with suppress(MissingData):
-                plans += [self.plan_of(request) for request in item.requests(Context(self.preset, self.data_of))]
+                for request in item.requests(Context(self.preset, self.data_of)):
+                    own = given & {change.partition("=")[0] for change in request.changes}
+                    if own:
+                        raise VclError(
+                            f"--set {sorted(own)[0]}=… was given, but {item.name} compares values of that setting; "
+                            "leave it out, or leave out the item."
+                        )
+                    plans.append(self.plan_of(request))
         if not plans:
             raise VclError("--set was given, but none of these items is a stream of tasks; leave it out.")
         check_used([replace(plan, changes=self.changes) for plan in plans])
+
+    def _check_preset(self) -> None:
+        """Refuse a folder whose table is of another preset: its lines do not say of which they are."""
+        document = self.out / DOCUMENT
+        with reading(document, MEND):
+            head = document.read_text().partition("\n")[0] if document.exists() else HEAD.format(self.preset)
+        if head != HEAD.format(self.preset):
+            raise VclError(f"{self.out} holds results of another preset than {self.preset}; give --out another folder.")
 
     def _ahead(self, items: Sequence[StreamItem]) -> None:
         """Compute what is missing of all ``items``, several parts at once; those without data are left for later."""
@@ -223,8 +246,7 @@ def write_tables(
     note = "" if preset == "paper" else f"Preset {preset}: not the paper's settings, so verdicts say little.\n\n"
     if command:
         note += f"Last added to by `{command}`. What an earlier command made keeps its settings; `parts/` has them.\n\n"
-    head = f"# The paper's items, ours beside theirs (preset {preset})\n\n{note}"
-    write_atomic(folder / DOCUMENT, head + table.markdown(lines, seen))
+    write_atomic(folder / DOCUMENT, f"{HEAD.format(preset)}\n\n{note}{table.markdown(lines, seen)}")
 
 
 def relabelled(rows: Sequence[Row], request: Request) -> list[Row]:
