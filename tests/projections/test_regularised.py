@@ -316,8 +316,9 @@ class TestMaximumAPosteriori:
         first = rule(Target(rule.initial(prior), model, tasks[0].train, prior), RNG)
         second = rule(Target(first, model, tasks[1].train, prior), RNG)
         before, after = (first.layout.split(q.mean) for q in (first, second))
-        assert (after["trunk.1.weight"] - before["trunk.1.weight"]).abs().max() < 0.06
-        # How far the head must go depends on the features that it meets, and so on torch's random numbers.
+        # Over 16 seeds the trunk moves by at most 0.002, and the head by 0.35 to 1.2: how far it must go depends on the
+        # features that it meets.
+        assert (after["trunk.1.weight"] - before["trunk.1.weight"]).abs().max() < 0.01
         assert (after["heads.h1.weight"] - before["heads.h1.weight"]).abs().max() > 0.2
 
 

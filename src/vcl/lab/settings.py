@@ -61,7 +61,7 @@ class Settings:
     predict_draws: int = 100
     predict_estimator: Literal["local", "weights"] = "weights"
     train_limit: int | None = None
-    """At most this many training examples a task; none takes all."""
+    """At most this many training examples a task, as equally many of each class as there are; none takes all."""
     test_limit: int | None = None
     matmul: Literal["float32", "tf32"] = "float32"
     """How a GPU rounds the factors of matrix products: not at all, or to TF32 (10 bits), which is faster."""

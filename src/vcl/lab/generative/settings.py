@@ -61,7 +61,7 @@ class GenerativeSettings:
     classifier_hidden: int = 1000
     classifier_epochs: int = 20
     train_limit: int | None = None
-    """At most this many training examples a task; none takes all."""
+    """At most this many training examples a task, as equally many of each class as there are; none takes all."""
     test_limit: int | None = None
     predictive: Literal["joint"] = "joint"
     matmul: Literal["float32", "tf32"] = "float32"
