@@ -7,7 +7,7 @@ import torch
 
 from made import blob_tasks, blobs, linear_data, linear_tasks, small_network
 from oracles import linear_posterior
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
 from vcl.data import WHOLE, concat, dataset
 from vcl.errors import NonFiniteError, VclError
@@ -170,7 +170,7 @@ def test_batch_vi_is_one_fit_of_all_data_from_the_prior() -> None:
     both = concat(tasks[0].train, tasks[1].train)
     fit = QUICK(Target(prior.expand(1), model, both, prior), Rng((0,)).at("task", 2, "predict"))
     assert torch.equal(state.predictive["h1"].mean, fit.mean)
-    assert isinstance(state.propagated, Gaussian)
+    assert isinstance(state.propagated, MeanField)
     assert torch.equal(state.propagated.mean, prior.mean)
 
 
@@ -219,7 +219,7 @@ def test_numbers_of_runs_that_differ_and_unknown_predictives_are_refused() -> No
 @pytest.mark.parametrize(("likelihood", "outputs"), [(Categorical(), 2), (Probit(), 1)], ids=str)
 @pytest.mark.parametrize("project", [LONGER, MomentMatching()], ids=lambda project: type(project).__name__)
 def test_examples_made_by_hand_may_have_labels_of_any_integer_dtype(
-    project: Projection[Gaussian], likelihood: Likelihood, outputs: int, shape: tuple[int, ...]
+    project: Projection[MeanField], likelihood: Likelihood, outputs: int, shape: tuple[int, ...]
 ) -> None:
     """uint8 labels would wrap in 2 y - 1, and [N, 1] would be broadcast against [N]."""
     model, data = Network(torch.nn.Flatten(), 6, likelihood), blobs(60, 0, "t", "h", runs=2)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from vcl.beliefs.mean_field import Gaussian, kl
+    from vcl.beliefs.mean_field import MeanField, kl
     from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
     from vcl.data import Data, Source, dataset, unlabelled
     from vcl.errors import VclError
@@ -46,13 +46,13 @@ __all__ = [
     "ElasticWeightConsolidation",
     "Everything",
     "Exact",
-    "Gaussian",
     "GenerativeLearner",
     "KCenter",
     "LaplacePropagation",
     "LinearGaussian",
     "MaximumAPosteriori",
     "MaximumLikelihood",
+    "MeanField",
     "Method",
     "Model",
     "MomentMatching",
@@ -115,7 +115,7 @@ _HOMES = {
     ),
     "vcl.errors": ("VclError",),
     "vcl.beliefs.mean_field": (
-        "Gaussian",
+        "MeanField",
         "kl",
     ),
     "vcl.learner.generative": ("GenerativeLearner", "generative_vcl"),

@@ -9,7 +9,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import torch
 
-from vcl.beliefs.mean_field import Belief
+from vcl.beliefs.belief import Belief
 from vcl.coresets import CoresetRule
 from vcl.data import Data, in_precision, labelled
 from vcl.errors import NonFiniteError, VclError, unknown

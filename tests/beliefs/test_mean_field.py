@@ -2,15 +2,15 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian, KlTo, kl, standard_normal
+from vcl.beliefs.mean_field import KlTo, MeanField, kl, standard_normal
 
 LAYOUT = Layout(("trunk.w", "heads.a.w"), ((3, 2), (4,)))
 
 
-def some(runs: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64) -> Gaussian:
+def some(runs: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64) -> MeanField:
     g = torch.Generator().manual_seed(seed)
     draw = torch.randn(2, runs, LAYOUT.size, generator=g, dtype=dtype)
-    return Gaussian(LAYOUT, draw[0], draw[1])
+    return MeanField(LAYOUT, draw[0], draw[1])
 
 
 def test_trap_kl_averaged_over_weights() -> None:
@@ -48,7 +48,7 @@ def test_growing_puts_new_heads_at_the_prior_and_moves_nothing() -> None:
 def test_merging_a_restriction_back_changes_that_part_alone() -> None:
     q = some()
     part = q.restrict(LAYOUT.touched([]))
-    merged = q.merge(Gaussian(part.layout, part.mean + 1, part.log_var - 1))
+    merged = q.merge(MeanField(part.layout, part.mean + 1, part.log_var - 1))
     assert torch.equal(merged.mean[:, 6:], q.mean[:, 6:])
     assert torch.equal(merged.log_var[:, 6:], q.log_var[:, 6:])
     assert torch.equal(merged.mean[:, :6], q.mean[:, :6] + 1)

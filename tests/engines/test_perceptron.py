@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from made import blobs, small_network
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, concat, dataset
 from vcl.engines.forward import ESTIMATORS, Estimator
 from vcl.engines.perceptron import Perceptron, parts
@@ -42,7 +42,7 @@ def problem(
     prior = model.prior({"h": CLASSES}).to(dtype)
     shape = (data.runs, prior.layout.size)
     previous, q = (
-        Gaussian(prior.layout, *torch.randn(2, *shape, generator=g, dtype=torch.float64).to(dtype)) for _ in range(2)
+        MeanField(prior.layout, *torch.randn(2, *shape, generator=g, dtype=torch.float64).to(dtype)) for _ in range(2)
     )
     elbo = Elbo(model, previous, draws, estimator, climbs)
     noise = torch.randn(data.runs, elbo.noise(data), generator=g, dtype=torch.float64).to(dtype)
@@ -135,7 +135,7 @@ def test_a_run_ends_at_the_same_bits_whatever_stands_beside_it(
     for run in range(3):
         only = slice(run, run + 1)
         one = Data(data.x[only], data.y[only], data.source[only], data.sources)
-        alone = Elbo(elbo.model, Gaussian(elbo.layout, *(part[only] for part in elbo.previous[1:])), draws, estimator)
+        alone = Elbo(elbo.model, MeanField(elbo.layout, *(part[only] for part in elbo.previous[1:])), draws, estimator)
         step = alone.gradient(tuple(part[only].clone() for part in at), one, TOTAL, noise[only])
         for a, b in zip(step.gradients, together.gradients, strict=True):
             assert torch.equal(a[0], b[run])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.engines.perceptron import prediction as perceptron_prediction
 from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical
@@ -24,7 +24,7 @@ def test_probabilities_are_those_of_the_general_way(
     model: Network, in_flight: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout, g = model.prior({"h": 3, "other": 2}).layout, torch.Generator().manual_seed(0)
-    q = Gaussian(layout, *torch.randn(2, RUNS, layout.size, generator=g, dtype=torch.float64))
+    q = MeanField(layout, *torch.randn(2, RUNS, layout.size, generator=g, dtype=torch.float64))
     x = torch.randn(RUNS, 9, 2, 3, generator=g, dtype=torch.float64)
     made: list[object] = []
 

@@ -5,7 +5,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from made import blobs
-from vcl.beliefs.mean_field import Gaussian, KlTo
+from vcl.beliefs.mean_field import KlTo, MeanField
 from vcl.engines.perceptron import parts
 from vcl.fitting.loop import Ascent
 from vcl.models import Network, mlp
@@ -40,7 +40,7 @@ def test_a_fit_holds_five_values_a_climbed_value(monkeypatch: pytest.MonkeyPatch
     model = Network(mlp(WIDTH, [WIDTH, WIDTH]), WIDTH, Categorical())
     prior = model.prior({"h": 2})
     g = torch.Generator().manual_seed(0)
-    q = Gaussian(prior.layout, *(0.1 * torch.randn(2, 1, prior.layout.size, generator=g) - 1))
+    q = MeanField(prior.layout, *(0.1 * torch.randn(2, 1, prior.layout.size, generator=g) - 1))
     data = blobs(12, 0, "t", "h", width=WIDTH)
     project = VariationalKL(Ascent(2, 4), draws=1, estimator="local")
     most = most_held(lambda: project(Target(q, model, data, prior), Rng((0,))))

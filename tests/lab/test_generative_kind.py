@@ -13,7 +13,7 @@ import pytest
 import torch
 from lab_made import alone, images, triangle_rows
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import NonFiniteError, VclError
 from vcl.lab.datasets import load
 from vcl.lab.experiments.generative import PAPER, SMOKE, stream
@@ -219,7 +219,7 @@ def test_generators_are_the_decoders_of_the_first_run(
     assert state.coreset is None, "no image of the data is given away"
     for head, belief in state.predictive.items():
         whole = given.state.predictive[head]
-        assert type(belief) is (Point if name in POINTS else Gaussian)
+        assert type(belief) is (Point if name in POINTS else MeanField)
         assert [each for each in belief.layout.names if "encoder" in each] == []
         assert set(belief.layout.names) == {each for each in whole.layout.names if "encoder" not in each}
         assert belief.mean.shape == (1, belief.layout.size)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from made import shapes, small_vae
 from vcl.beliefs.layout import head_of
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, concat, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
@@ -283,6 +283,6 @@ def test_a_convolutional_decoder_works_with_the_same_code(estimator: Any) -> Non
     told: list[Any] = []
     project = VariationalKL(Ascent(30, 16, 0.02), 2, estimator, ml_start=False, init="glorot", init_var=1e-4)
     q = project(Target(prior.expand(2), model, data, prior), Rng((0, 1)), told.append)
-    assert isinstance(q, Gaussian)
+    assert isinstance(q, MeanField)
     assert q.mean.isfinite().all()
     assert (told[-1].objective > told[0].objective).all()

@@ -31,7 +31,7 @@ from kernel_ways import (
 )
 from made import shapes, small_vae
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian, KlTo, standard_normal
+from vcl.beliefs.mean_field import KlTo, MeanField, standard_normal
 from vcl.data import Data, concat, dataset
 from vcl.engines.chain import linear
 from vcl.engines.draws import draw_params
@@ -80,9 +80,9 @@ EVEN = Layout(("w", "b", "heads.a.weight"), ((36, 60), (60,), (3, 1000)))
 """Whose tensors all stand on 16 bytes."""
 
 
-def whole(q: Gaussian) -> Gaussian:
+def whole(q: MeanField) -> MeanField:
     """The same in memory of its own, as kernels need it."""
-    return Gaussian(q.layout, q.mean.contiguous(), q.log_var.contiguous())
+    return MeanField(q.layout, q.mean.contiguous(), q.log_var.contiguous())
 
 
 def bound_step(elbo: Elbo, at: tuple[torch.Tensor, ...], data: Data, noise: torch.Tensor | Key) -> Step:
@@ -126,7 +126,7 @@ def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int, beh
 def test_kl_and_its_gradient_are_those_of_torch(shared: bool, layout: Layout) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
         mean, log_var, noise = (part.to(device) for part in made(4, 2, layout))
-        other = Gaussian(layout, noise[:, 0], noise[:, 1])
+        other = MeanField(layout, noise[:, 0], noise[:, 1])
         p = whole(standard_normal(layout, 0.5).to(device)).expand(4) if shared else other
         taken = [torch.ones(4, layout.size + 4, device=device)[:, 4:] for _ in range(2)]
         return tuple(part.cpu() for part in (KlTo(p).taken_from(mean, log_var, *taken), *taken))

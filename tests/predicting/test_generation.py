@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from made import small_vae
 from oracles import factor_analysis, factor_posterior
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, unlabelled
 from vcl.errors import VclError
 from vcl.models import Vae
@@ -28,7 +28,7 @@ X = torch.randn(40, 2, generator=G, dtype=torch.float64) @ W.T + B + NOISE * tor
 EXACT = factor_analysis(W, B, NOISE, X)
 
 
-def belief(shift: float = 0.0, widen: float = 1.0, runs: int = 1, bias_var: float = 0.0) -> Gaussian:
+def belief(shift: float = 0.0, widen: float = 1.0, runs: int = 1, bias_var: float = 0.0) -> MeanField:
     """theta known, and the encoder the exact posterior of z; or one that is shifted and widened."""
     A, cover = factor_posterior(W, NOISE)
     params = {
@@ -41,15 +41,15 @@ def belief(shift: float = 0.0, widen: float = 1.0, runs: int = 1, bias_var: floa
     if bias_var:
         log_var["trunk.bias"] = torch.full_like(B, log(bias_var))
     mean, log_vars = (LAYOUT.join(part).expand(runs, -1) for part in (params, log_var))
-    return Gaussian(LAYOUT, mean, log_vars)
+    return MeanField(LAYOUT, mean, log_vars)
 
 
-def estimate(q: Gaussian, draws: int, **settings: object) -> Tensor:
+def estimate(q: MeanField, draws: int, **settings: object) -> Tensor:
     runs = q.mean.shape[0]
     return log_marginal(q, MODEL, X.expand(runs, *X.shape), "a", Rng(tuple(range(runs))), draws, **settings)  # type: ignore[arg-type]
 
 
-def bounds(q: Gaussian, draws: int) -> Tensor:
+def bounds(q: MeanField, draws: int) -> Tensor:
     data = unlabelled(X, "a", "a")
     noise = torch.randn(draws, 40, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return MODEL.log_lik(LAYOUT.split(q.mean[0]), Data(data.x[0], data.y[0], data.source[0], data.sources), noise)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from made import blobs, linear_data, small_network
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.coresets import Nothing
 from vcl.data import dataset
 from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_thetas
@@ -28,10 +28,10 @@ PRIOR = NETWORK.prior({"h": 2, "other": 3})
 X = blobs(30, 0, "t", "h", runs=2).x
 
 
-def belief(log_var: float, runs: int = 2) -> Gaussian:
+def belief(log_var: float, runs: int = 2) -> MeanField:
     g = torch.Generator().manual_seed(0)
     mean = torch.randn(1, PRIOR.layout.size, generator=g).expand(runs, -1)
-    return Gaussian(PRIOR.layout, mean, torch.full_like(mean, log_var))
+    return MeanField(PRIOR.layout, mean, torch.full_like(mean, log_var))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -4,7 +4,7 @@ import torch
 from made import blob_tasks, linear_data, small_network
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian
@@ -38,7 +38,7 @@ def test_a_full_gaussian_restricts_to_its_marginal_and_grows_independently() -> 
     q = FullGaussian(layout, torch.arange(3.0, dtype=torch.float64)[None], precision[None])
     part = q.restrict(Layout(("b",), ((1,),)))
     assert part.precision.item() == pytest.approx(1 / torch.linalg.inv(precision)[2, 2].item())
-    prior = Gaussian(Layout(("a", "c"), ((2,), (1,))), torch.full((1, 3), 7.0), torch.full((1, 3), 2.0).log())
+    prior = MeanField(Layout(("a", "c"), ((2,), (1,))), torch.full((1, 3), 7.0), torch.full((1, 3), 2.0).log())
     grown = q.grow(prior)
     assert grown.layout.names == ("a", "b", "c")
     assert grown.mean[0].tolist() == [0, 1, 2, 7]

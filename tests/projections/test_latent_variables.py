@@ -10,7 +10,7 @@ from torch import Tensor
 
 from made import shape_tasks, shapes, small_vae
 from vcl.beliefs.layout import Layout, Params, head_of
-from vcl.beliefs.mean_field import Gaussian, kl, standard_normal
+from vcl.beliefs.mean_field import MeanField, kl, standard_normal
 from vcl.coresets import Nothing, RandomK
 from vcl.data import Data
 from vcl.errors import VclError
@@ -93,10 +93,10 @@ class TestEveryMethod:
         for name in q.layout.names:
             if "precision" in q._fields:
                 assert bool(q.layout.split(q.precision)[name].any()) == (model.role(name) == "random"), name
-            elif isinstance(q, Gaussian) and isinstance(project, LaplacePropagation):
+            elif isinstance(q, MeanField) and isinstance(project, LaplacePropagation):
                 finite = q.layout.split(q.log_var)[name].isfinite()
                 assert bool(finite.all()) == (model.role(name) == "random")
-            elif isinstance(q, Gaussian):
+            elif isinstance(q, MeanField):
                 finite = q.layout.split(q.log_var)[name].isfinite()
                 assert bool(finite.all()) == (model.role(name) != "point")
 
@@ -131,13 +131,13 @@ def test_a_shared_encoder_moves_with_every_task() -> None:
 
 
 class TestTheObjective:
-    def objective(self, head_kl: bool = False, climbs: Any = "log_var") -> tuple[Any, Elbo, Gaussian, Gaussian, Data]:
+    def objective(self, head_kl: bool = False, climbs: Any = "log_var") -> tuple[Any, Elbo, MeanField, MeanField, Data]:
         model, data = small_vae(head_kl=head_kl), shapes(6, 0, "t0", runs=2)
         prior = model.prior({"t0": 16}).expand(2)
         g = torch.Generator().manual_seed(0)
         mean = 0.3 * torch.randn(2, prior.layout.size, generator=g)
         log_var = torch.where(prior.log_var.isfinite(), -2 + 0.1 * torch.randn(mean.shape, generator=g), prior.log_var)
-        return model, Elbo(model, prior, 3, "weights", climbs), Gaussian(prior.layout, mean, log_var), prior, data
+        return model, Elbo(model, prior, 3, "weights", climbs), MeanField(prior.layout, mean, log_var), prior, data
 
     def fit(self, elbo: Elbo, parameters: tuple[Tensor, ...], data: Data, noise: Tensor) -> Tensor:
         mean, log_var, fixed = elbo.moments(parameters)
@@ -224,7 +224,7 @@ class Probe:
     def role(self, name: str) -> Role:
         return "random"
 
-    def prior(self, heads: Heads) -> Gaussian:
+    def prior(self, heads: Heads) -> MeanField:
         return standard_normal(Layout(("w",), ((1,),)))
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
@@ -308,7 +308,7 @@ class TestCurvature:
 
 
 class TestTheStart:
-    def target(self) -> tuple[Target[Gaussian], Gaussian]:
+    def target(self) -> tuple[Target[MeanField], MeanField]:
         model = small_vae()
         prior = model.prior(HEADS)
         q = VI(Target(prior.expand(2), model, shapes(32, 0, "t0", runs=2), prior), Rng((0, 1)))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, concat, dataset
 from vcl.errors import NonFiniteError, VclError
 from vcl.models import LinearGaussian, Model, Network, mlp
@@ -24,13 +24,13 @@ def first_run(data: Data) -> Data:
     return Data(data.x[0], data.y[0], data.source[0], data.sources)
 
 
-def random_q(layout: Layout, seed: int, runs: int = 1) -> Gaussian:
+def random_q(layout: Layout, seed: int, runs: int = 1) -> MeanField:
     g = torch.Generator().manual_seed(seed)
     mean, log_var = torch.randn(2, runs, layout.size, generator=g, dtype=torch.float64)
-    return Gaussian(layout, mean, 0.5 * log_var)
+    return MeanField(layout, mean, 0.5 * log_var)
 
 
-def grid_moments(q: Gaussian, model: Model, data: Data, points: int) -> tuple[Tensor, Tensor]:
+def grid_moments(q: MeanField, model: Model, data: Data, points: int) -> tuple[Tensor, Tensor]:
     """Mean and variance of q(theta) p(y | x, theta) / Z by summing over a grid of +-8 deviations in each direction."""
     steps = torch.linspace(-8, 8, points, dtype=q.mean.dtype)[:, None]
     theta = torch.cartesian_prod(*(q.mean + (q.log_var / 2).exp() * steps).unbind(-1))
@@ -99,7 +99,7 @@ def test_a_batch_adds_the_natural_parameters_of_its_examples_sites() -> None:
     prior = model.prior({"all": 1}).to(torch.float64)
     q = random_q(prior.layout, 1)
 
-    def natural(q: Gaussian) -> Tensor:
+    def natural(q: MeanField) -> Tensor:
         precision = (-q.log_var[0]).exp()
         return torch.stack([precision, precision * q.mean[0]])
 
@@ -145,7 +145,7 @@ def test_the_evidence_of_a_network_is_the_average_likelihood_over_its_weights() 
     model, data = small_network(hidden=20), blobs(6, 0, "t", "h")
     layout = model.prior({"h": 2}).layout
     g = torch.Generator().manual_seed(0)
-    q = Gaussian(layout, 0.3 * torch.randn(1, layout.size, generator=g), torch.full((1, layout.size), -2.5))
+    q = MeanField(layout, 0.3 * torch.randn(1, layout.size, generator=g), torch.full((1, layout.size), -2.5))
     theta = q.draw(torch.randn(1, 20_000, layout.size, generator=g))[0]
     one = first_run(data)
     brute = torch.vmap(lambda flat: model.log_lik(layout.split(flat), one).exp())(theta).mean(0)
@@ -191,7 +191,7 @@ def test_one_pass_teaches_a_small_network_to_tell_blobs_apart(batch: int, classe
 def test_a_run_of_a_stack_is_that_run_alone() -> None:
     model = small_network()
 
-    def end(seeds: tuple[int, ...]) -> Gaussian:
+    def end(seeds: tuple[int, ...]) -> MeanField:
         prior = model.prior({"h0": 2})
         data = blobs(40, 0, "t", "h0", runs=len(seeds))
         return MomentMatching(3)(Target(prior.expand(len(seeds)), model, data, prior), Rng(seeds))

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from made import blob_tasks, linear_data, small_network
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, dataset
 from vcl.errors import VclError
 from vcl.models import LinearGaussian
@@ -17,16 +17,16 @@ MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 D = 20
 
 
-def learned(rule: Rule, data: Data, model: LinearGaussian = MODEL, q: Gaussian | None = None) -> Gaussian:
+def learned(rule: Rule, data: Data, model: LinearGaussian = MODEL, q: MeanField | None = None) -> MeanField:
     prior = model.prior({}).to(torch.float64)
     return OnlineLinear(rule)(Target(prior.expand(data.runs) if q is None else q, model, data, prior), Rng((0,)))
 
 
-def some_belief(runs: int = 1) -> Gaussian:
+def some_belief(runs: int = 1) -> MeanField:
     """Unequal means and variances, in float64."""
     g = torch.Generator().manual_seed(3)
     mean, log_var = torch.randn(2, runs, 4, generator=g, dtype=torch.float64)
-    return Gaussian(MODEL.prior({}).layout, mean, log_var)
+    return MeanField(MODEL.prior({}).layout, mean, log_var)
 
 
 def patterns(steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ def test_one_example_gives_the_exact_mean_and_the_diagonal_of_the_exact_precisio
     assert off_diagonal.abs().max() > 0.1, "so that something was projected away"
 
 
-def at_once_and_one_by_one(x: Tensor) -> tuple[Tensor, Tensor, Gaussian]:
+def at_once_and_one_by_one(x: Tensor) -> tuple[Tensor, Tensor, MeanField]:
     """Mean and diagonal of the precision of the exact posterior of all examples, and the sequential belief."""
     y = x @ torch.arange(1.0, 5.0).double() + 0.3 * torch.tensor([1.0, -1.0]).double().repeat(len(x) // 2)
     data, prior = dataset(x, y), MODEL.prior({}).to(torch.float64)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian, standard_normal
+from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.coresets import Nothing
 from vcl.data import Data, dataset
 from vcl.engines.forward import evaluate_thetas
@@ -31,12 +31,12 @@ TASK = linear_data(20, seed=0)
 SEEDS = tuple(range(12))
 
 
-def of(model: Any, data: Data, heads: Heads | None = None) -> Target[Gaussian]:
+def of(model: Any, data: Data, heads: Heads | None = None) -> Target[MeanField]:
     prior = model.prior(heads or {})
     return Target(prior.expand(data.runs).to(data.x.dtype if heads is None else torch.float32), model, data, prior)
 
 
-def linear(runs: int = 1, data: Data = TASK, model: LinearGaussian = MODEL) -> Target[Gaussian]:
+def linear(runs: int = 1, data: Data = TASK, model: LinearGaussian = MODEL) -> Target[MeanField]:
     return of(model, dataset(data.x[0], data.y[0], runs=runs))
 
 
@@ -56,7 +56,7 @@ def errors(particles: Particles) -> tuple[Tensor, Tensor, Tensor]:
     return (q.mean - mean) / var.sqrt(), q.log_var.exp() / var - 1, particles.log_evidence - evidence
 
 
-def agree(q: Gaussian, known: tuple[Tensor, Tensor, Tensor], K: int) -> None:
+def agree(q: MeanField, known: tuple[Tensor, Tensor, Tensor], K: int) -> None:
     """Assert that q has the known mean and variance within 4 standard errors of K independent draws."""
     mean, var, _ = known
     assert ((q.mean - mean) / var.sqrt()).abs().max() < 4 * K**-0.5
@@ -124,7 +124,7 @@ class Logistic:
     def role(self, name: str) -> Role:
         return "random"
 
-    def prior(self, heads: Heads) -> Gaussian:
+    def prior(self, heads: Heads) -> MeanField:
         return standard_normal(Layout(("w",), ((2,),)))
 
     def log_lik(self, params: Params, data: Data) -> Tensor:

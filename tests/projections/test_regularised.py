@@ -10,7 +10,7 @@ from torch import Tensor
 from made import blob_tasks, blobs, shapes, small_network, small_vae
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, dataset
 from vcl.errors import VclError
 from vcl.fitting.curvature import Curvature
@@ -57,7 +57,7 @@ def project(rule: Any, q: Any, data: Data) -> Any:
     return rule(Target(q, MODEL, data, PRIOR), RNG)
 
 
-def diagonal_solution(q: Gaussian, data: Data, noise: float = 0.5, lam: float = 1.0) -> tuple[Tensor, Tensor]:
+def diagonal_solution(q: MeanField, data: Data, noise: float = 0.5, lam: float = 1.0) -> tuple[Tensor, Tensor]:
     """The mean of the full posterior under the diagonal prior q^lambda, and precision_d = 1/v_d + sum_n x_d^2 / s^2."""
     X, y, before = data.x[0], data.y[0], (-q.log_var[0]).exp()
     A = lam * torch.diag(before) + X.T @ X / noise**2
@@ -146,7 +146,7 @@ class TestElasticWeightConsolidation:
         anchors, phis = (torch.rand(5, 1, 6, generator=g, dtype=torch.float64) for _ in range(2))
         phis[:, :, 0] = 0  # a parameter that nothing holds
         phis[1:3, :, 1] = 0
-        belief = without_past(Gaussian(layout, torch.zeros(1, 6), torch.zeros(1, 6)).to(torch.float64))
+        belief = without_past(MeanField(layout, torch.zeros(1, 6), torch.zeros(1, 6)).to(torch.float64))
         for anchor, phi in zip(anchors, phis, strict=True):
             belief = belief.add(anchor, phi)
         penalised = Penalised(MODEL, layout, belief.centre, belief.precision)

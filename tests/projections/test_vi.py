@@ -7,7 +7,7 @@ import torch
 
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_elbo, linear_posterior
-from vcl.beliefs.mean_field import Gaussian, kl
+from vcl.beliefs.mean_field import MeanField, kl
 from vcl.data import Data
 from vcl.engines.forward import ESTIMATORS, Estimator
 from vcl.errors import VclError
@@ -23,7 +23,7 @@ from vcl.projections.vi import CLIMBS, Climbs, Elbo
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 
 
-def target(data: Data, runs: int = 1) -> Target[Gaussian]:
+def target(data: Data, runs: int = 1) -> Target[MeanField]:
     prior = MODEL.prior({})
     return Target(prior.expand(runs).to(data.x.dtype), MODEL, data, prior)
 
@@ -67,7 +67,7 @@ def test_both_estimators_agree_with_brute_force_on_a_network(estimator: Estimato
     model, data = small_network(hidden=5), blobs(10, 0, "t", "h")
     prior = model.prior({"h": 2})
     g = torch.Generator().manual_seed(0)
-    q = Gaussian(
+    q = MeanField(
         prior.layout, 0.5 * torch.randn(1, prior.layout.size, generator=g), torch.full((1, prior.layout.size), -2.0)
     )
     theta = q.draw(torch.randn(1, 20_000, prior.layout.size, generator=g))[0]
@@ -82,7 +82,7 @@ def test_a_batch_estimates_the_bound_of_all_data_and_the_kl_is_not_rescaled() ->
     """The traps: KL divided by the number of parameters, averaged over weights, or scaled with the batch."""
     model, data = as_network(), linear_data(12, seed=1)
     prior = model.prior({"all": 1}).to(torch.float64)
-    q = Gaussian(prior.layout, prior.mean + 0.7, prior.log_var - 40)  # hardly any variance, so no Monte Carlo error
+    q = MeanField(prior.layout, prior.mean + 0.7, prior.log_var - 40)  # hardly any variance, so no Monte Carlo error
     elbo = Elbo(model, prior, 1, "weights")
 
     def value(part: Data) -> float:
@@ -130,7 +130,7 @@ def test_the_first_task_starts_at_the_maximum_likelihood_solution_and_later_ones
     )
     assert torch.equal(climbed, first.mean)
 
-    q = Gaussian(prior.layout, first.mean, first.log_var + 1).grow(model.prior({"h0": 2, "h1": 2}))
+    q = MeanField(prior.layout, first.mean, first.log_var + 1).grow(model.prior({"h0": 2, "h1": 2}))
     part = q.restrict(q.layout.touched(["h1"]))
     later = project.first(
         part, Target(q, model, tasks[1].train, model.prior({"h0": 2, "h1": 2})), Rng((0,)), lambda _: None
@@ -147,7 +147,7 @@ def test_the_first_task_starts_at_the_maximum_likelihood_solution_and_later_ones
 def test_restart_starts_every_task_at_small_random_means_with_q_as_the_prior_only() -> None:
     model, (task,) = small_network(), blob_tasks(1)
     prior = model.prior({"h0": 2})
-    q = Gaussian(prior.layout, prior.mean + 5, prior.log_var - 3)
+    q = MeanField(prior.layout, prior.mean + 5, prior.log_var - 3)
     project = VariationalKL(start="restart", init_var=0.01)
     first = project.first(q, Target(q, model, task.train, prior), Rng((0,)), lambda _: None)
     assert first.mean.abs().max() <= 0.2
@@ -198,7 +198,7 @@ def test_the_gradient_with_the_kl_written_out_is_torchs(estimator: Estimator, cl
     data = data._replace(x=data.x.double())
     elbo = Elbo(model, prior, 3, estimator, climbs)
     g = torch.Generator().manual_seed(0)
-    at = elbo.parameters(Gaussian(prior.layout, *torch.randn(2, 1, prior.layout.size, generator=g).double()))
+    at = elbo.parameters(MeanField(prior.layout, *torch.randn(2, 1, prior.layout.size, generator=g).double()))
     noise = torch.randn(1, elbo.noise(data), generator=g).double()
     ours, torchs = elbo.gradient(at, data, 50, noise), by_autograd(elbo, at, data, 50, noise)
     assert torch.allclose(ours.value, torchs.value, rtol=1e-12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, Self, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -13,68 +13,42 @@ from vcl.ops import kernels
 ALL = slice(None)
 
 
-class Belief(Protocol):
-    """What a method carries from task to task. A :class:`Gaussian` here; other projections bring their own."""
-
-    @property
-    def layout(self) -> Layout:
-        """What the flat vector holds."""
-        ...
-
-    @property
-    def mean(self) -> Tensor:
-        """The centre [R, D]: the one parameter vector to use where only one can be."""
-        ...
-
-    def grow(self, prior: Gaussian) -> Self:
-        """With the parameters of ``prior`` that are not here yet behind the old ones, at the prior."""
-        ...
-
-    def restrict(self, part: Layout) -> Self:
-        """The marginal over ``part``."""
-        ...
-
-    def to(self, where: torch.device | torch.dtype | str) -> Self:
-        """On another device, or in another precision."""
-        ...
-
-    def draw(self, noise: Tensor) -> Tensor:
-        """Standard normal noise [R, ..., D] to draws of theta of the same shape."""
-        ...
-
-
-class Gaussian(NamedTuple):
+class MeanField(NamedTuple):
     """q(theta) for R runs: mean [R, D] and log variance [R, D]."""
 
     layout: Layout
     mean: Tensor
     log_var: Tensor
 
-    def expand(self, runs: int) -> Gaussian:
+    def expand(self, runs: int) -> MeanField:
         """The same one-run distribution for ``runs`` runs."""
-        return Gaussian(self.layout, self.mean.expand(runs, -1), self.log_var.expand(runs, -1))
+        return MeanField(self.layout, self.mean.expand(runs, -1), self.log_var.expand(runs, -1))
 
-    def to(self, where: torch.device | torch.dtype | str) -> Gaussian:
+    def to(self, where: torch.device | torch.dtype | str) -> MeanField:
         """On another device, or in another precision."""
-        return Gaussian(self.layout, self.mean.to(where), self.log_var.to(where))
+        return MeanField(self.layout, self.mean.to(where), self.log_var.to(where))
 
-    def grow(self, prior: Gaussian) -> Gaussian:
+    def grow(self, prior: MeanField) -> MeanField:
         """Append what is new in ``prior``: q(theta^H_k) = p(theta^H_k) before task k is encountered."""
         if not self.layout.new(prior.layout).names:
             return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)
         log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
-        return Gaussian(self.layout.extend(prior.layout), mean, log_var)
+        return MeanField(self.layout.extend(prior.layout), mean, log_var)
 
-    def restrict(self, part: Layout) -> Gaussian:
+    def restrict(self, part: Layout) -> MeanField:
         """The marginal over ``part``: mean field, so simply those coordinates."""
-        return Gaussian(part, self.layout.pick(self.mean, part), self.layout.pick(self.log_var, part))
+        return MeanField(part, self.layout.pick(self.mean, part), self.layout.pick(self.log_var, part))
 
-    def merge(self, part: Gaussian) -> Gaussian:
+    def merge(self, part: MeanField) -> MeanField:
         """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
         mean = self.layout.put(self.mean, part.layout, part.mean)
         log_var = self.layout.put(self.log_var, part.layout, part.log_var)
-        return Gaussian(self.layout, mean, log_var)
+        return MeanField(self.layout, mean, log_var)
+
+    def select(self, runs: Tensor) -> MeanField:
+        """These runs only."""
+        return MeanField(self.layout, self.mean[runs], self.log_var[runs])
 
     def draw(self, noise: Tensor) -> Tensor:
         """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
@@ -86,7 +60,7 @@ def like_draws(values: Tensor, noise: Tensor) -> Tensor:
     return values[(slice(None),) + (None,) * (noise.dim() - 2)]
 
 
-def kl(q: Gaussian, p: Gaussian) -> Tensor:
+def kl(q: MeanField, p: MeanField) -> Tensor:
     """KL(q || p) of each run [R], in closed form.
 
     sum_d 1/2 [ log(s_p^2 / s_q^2) + (s_q^2 + (m_q - m_p)^2) / s_p^2 - 1 ], a sum over parameters, never a mean.
@@ -103,7 +77,7 @@ class KlTo:
     PIECE = 2**18
     """Parameters taken at once: only so many values of what is needed for a moment are held, for each run."""
 
-    def __init__(self, p: Gaussian) -> None:
+    def __init__(self, p: MeanField) -> None:
         # Kernels want each run's values in one piece of memory; elsewhere two numbers may stand for a whole prior.
         one_piece = p.mean.is_cuda and 0 in (p.mean.stride(-1), p.log_var.stride(-1))
         self.mean, self.log_var = (part.contiguous() if one_piece else part for part in p[1:])
@@ -180,7 +154,7 @@ class KlTo:
         return value.add_(excess).sum(-1)
 
 
-def standard_normal(layout: Layout, var: float = 1.0) -> Gaussian:
+def standard_normal(layout: Layout, var: float = 1.0) -> MeanField:
     """N(0, var I) over ``layout``, for one run: two numbers in memory, however many parameters there are."""
     zero = torch.zeros(1, 1)
-    return Gaussian(layout, *(value.expand(1, layout.size) for value in (zero, zero + torch.tensor(var).log())))
+    return MeanField(layout, *(value.expand(1, layout.size) for value in (zero, zero + torch.tensor(var).log())))

@@ -10,8 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Belief, Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, Source
 from vcl.errors import VclError
 from vcl.projections.exact import FullGaussian
@@ -20,7 +21,7 @@ from vcl.projections.quadratic import Quadratic
 from vcl.recursion import State
 
 FORMAT = 1
-BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (Gaussian, FullGaussian, Point, Quadratic)}
+BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (MeanField, FullGaussian, Point, Quadratic)}
 """Beliefs are named tuples of a layout and tensors, so a name and the tensors are all that needs saving."""
 
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, final, runtime_checkable
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.engines.perceptron import Perceptron
 from vcl.errors import VclError
@@ -50,7 +50,7 @@ class Model(Protocol):
         """What is known of the parameter of this name."""
         ...
 
-    def prior(self, heads: Heads) -> Gaussian:
+    def prior(self, heads: Heads) -> MeanField:
         """p(theta) over the shared parameters and these heads, for one run; points have variance 0."""
         ...
 

@@ -7,7 +7,7 @@ from typing import final
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian, standard_normal
+from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.data import Data, as_input
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
@@ -39,7 +39,7 @@ class LinearGaussian:
         """w has a posterior."""
         return "random"
 
-    def prior(self, heads: Heads) -> Gaussian:
+    def prior(self, heads: Heads) -> MeanField:
         """N(0, prior_var I) over w; there is nothing that belongs to a head."""
         return standard_normal(Layout(("w",), ((self.inputs,),)), self.prior_var)
 

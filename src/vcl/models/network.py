@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from vcl.beliefs.layout import HEAD, Layout, Params
-from vcl.beliefs.mean_field import Gaussian, standard_normal
+from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.data import Data, as_input
 from vcl.engines.attention import plain_attention
 from vcl.engines.forward import check_many
@@ -73,7 +73,7 @@ class Network:
             shapes[f"{HEAD}{head}.bias"] = (units,)
         return Layout(tuple(shapes), tuple(shapes.values()))
 
-    def prior(self, heads: Heads) -> Gaussian:
+    def prior(self, heads: Heads) -> MeanField:
         """N(0, prior_var I)."""
         return standard_normal(self.layout(heads), self.prior_var)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from vcl.beliefs.layout import HEAD, Layout, Params, head_of
-from vcl.beliefs.mean_field import Gaussian, standard_normal
+from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.data import Data, as_input
 from vcl.engines.chain import chain, stacked, through
 from vcl.engines.layers import is_chain, is_row_wise
@@ -99,7 +99,7 @@ class Vae:
             return "point"
         return "random" if self.head_kl else "free"
 
-    def prior(self, heads: Heads) -> Gaussian:
+    def prior(self, heads: Heads) -> MeanField:
         """N(0, prior_var I), and variance 0 for the encoders."""
         prior = standard_normal(self.layout(heads), self.prior_var)
         drawn = spread(self, prior.layout)

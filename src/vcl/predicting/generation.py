@@ -15,8 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Params, head_of
-from vcl.beliefs.mean_field import Belief
 from vcl.data import Data, Source
 from vcl.engines.forward import evaluate_stacked
 from vcl.errors import VclError, unknown

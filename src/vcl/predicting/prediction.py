@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Params
-from vcl.beliefs.mean_field import Belief, Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Array, as_tensor
 from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
 from vcl.engines.perceptron.prediction import SumOfProbabilities
@@ -69,7 +70,7 @@ def predict(
     total = torch.zeros((), device=device)
     for first in range(0, draws, at_once):
         count = min(at_once, draws - first)
-        if estimator == "local" and isinstance(q, Gaussian):
+        if estimator == "local" and isinstance(q, MeanField):
             add = _local(q, model, head, count, generators)
         else:
             add = _drawn(q, model, head, count, generators)
@@ -154,7 +155,7 @@ def _each(q: Belief, model: Model, head: str, draws: int, generators: tuple[torc
     return lambda x: evaluate_thetas(one, q.layout, theta, _by_rows(model), x)
 
 
-def _local(q: Gaussian, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
+def _local(q: MeanField, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
     """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere.
 
     Row-wise networks have the first layer local and the others drawn, with noise that all inputs share.

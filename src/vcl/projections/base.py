@@ -8,8 +8,9 @@ from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Belief, Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.errors import unknown
 from vcl.fitting.loop import Report, silent
@@ -28,13 +29,13 @@ class Target(NamedTuple, Generic[Q]):
     q: Q
     model: Model
     data: Data
-    prior: Gaussian
+    prior: MeanField
 
 
 class Projection(Protocol[Q]):
     """q(theta) = proj(p*(theta)). Given no data it returns q itself."""
 
-    def initial(self, prior: Gaussian) -> Q:
+    def initial(self, prior: MeanField) -> Q:
         """The prior as this projection's kind of belief."""
         ...
 
@@ -43,7 +44,7 @@ class Projection(Protocol[Q]):
         ...
 
 
-def fresh(q: Belief, prior: Gaussian) -> list[str]:
+def fresh(q: Belief, prior: MeanField) -> list[str]:
     """Names of the tensors of q that still stand at the prior: no data has informed them.
 
     The prior's mean (all zeros) is a saddle point of a network's likelihood, so a fit must start elsewhere.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import unknown
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
@@ -43,7 +43,7 @@ class ElasticWeightConsolidation:
     init: Init = "normal"
     draws: int = 10
 
-    def initial(self, prior: Gaussian) -> Quadratic:
+    def initial(self, prior: MeanField) -> Quadratic:
         """The prior's mean, and no past."""
         return without_past(prior)
 

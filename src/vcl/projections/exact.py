@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import VclError
 from vcl.fitting.loop import Report, silent
 from vcl.models.linear import LinearGaussian
@@ -23,7 +23,7 @@ class FullGaussian(NamedTuple):
     mean: Tensor
     precision: Tensor
 
-    def grow(self, prior: Gaussian) -> FullGaussian:
+    def grow(self, prior: MeanField) -> FullGaussian:
         """New parameters at the prior, independent of the old ones."""
         layout = self.layout.extend(prior.layout)
         new = self.layout.new(prior.layout).size
@@ -38,9 +38,32 @@ class FullGaussian(NamedTuple):
         covariance = torch.linalg.inv(self.precision)[:, index][:, :, index]
         return FullGaussian(part, self.mean[:, index], torch.linalg.inv(covariance))
 
+    def merge(self, part: FullGaussian) -> FullGaussian:
+        """q(part) replaced, and q(rest | part) kept.
+
+        With a the part and b the rest, the joint precision is that of q(b | a), with the part's precision in the place
+        of the marginal's: Lambda_aa + (new - old), where old is the marginal precision of a; and b's mean moves along.
+        """
+        index = self.layout.places(part.layout).to(self.mean.device)
+        rest = torch.ones(self.layout.size, dtype=torch.bool, device=self.mean.device)
+        rest[index] = False
+        other = rest.nonzero()[:, 0]
+        old = self.restrict(part.layout)
+        precision = self.precision.clone()
+        precision[:, index[:, None], index] += part.precision - old.precision
+        mean = self.mean.index_copy(1, index, part.mean)
+        if len(other):
+            cross = self.precision[:, other][:, :, index] @ (part.mean - old.mean)[..., None]
+            mean[:, other] -= torch.linalg.solve(self.precision[:, other][:, :, other], cross)[..., 0]
+        return FullGaussian(self.layout, mean, precision)
+
     def to(self, where: torch.device | torch.dtype | str) -> FullGaussian:
         """On another device, or in another precision."""
         return FullGaussian(self.layout, self.mean.to(where), self.precision.to(where))
+
+    def select(self, runs: Tensor) -> FullGaussian:
+        """These runs only."""
+        return FullGaussian(self.layout, self.mean[runs], self.precision[runs])
 
     def draw(self, noise: Tensor) -> Tensor:
         """mean + L^{-T} noise, where precision = L L^T."""
@@ -55,7 +78,7 @@ class FullGaussian(NamedTuple):
 class Exact:
     """q_t = q_{t-1} p(D_t | theta) / Z_t itself, for a :class:`LinearGaussian` model."""
 
-    def initial(self, prior: Gaussian) -> FullGaussian:
+    def initial(self, prior: MeanField) -> FullGaussian:
         """The prior, with its (diagonal) precision written out."""
         return FullGaussian(prior.layout, prior.mean, torch.diag_embed((-prior.log_var).exp()))
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.engines.forward import evaluate_thetas
 from vcl.models.base import Model
@@ -90,7 +90,7 @@ class LogLikelihoods:
 
 
 def move(
-    swarm: Swarm, beta: Tensor, q: Gaussian, likelihoods: LogLikelihoods, scale: Tensor, step: Tensor, leapfrog: int,
+    swarm: Swarm, beta: Tensor, q: MeanField, likelihoods: LogLikelihoods, scale: Tensor, step: Tensor, leapfrog: int,
     rng: Rng,
 ) -> tuple[Swarm, Tensor, Tensor]:  # fmt: skip
     """One trajectory of each particle, accepted or refused: (the particles, which moved [R, K], the next step [R]).
@@ -125,12 +125,12 @@ def draw(like: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
     return noise, uniform
 
 
-def _log_density(swarm: Swarm, beta: Tensor, q: Gaussian) -> Tensor:
+def _log_density(swarm: Swarm, beta: Tensor, q: MeanField) -> Tensor:
     """log q(theta) + beta log p(D | theta), up to a constant."""
     shift = swarm.theta - q.mean[:, None]
     return beta * swarm.log_lik - 0.5 * (shift.square() * (-q.log_var).exp()[:, None]).sum(-1)
 
 
-def _slope(swarm: Swarm, beta: Tensor, q: Gaussian) -> Tensor:
+def _slope(swarm: Swarm, beta: Tensor, q: MeanField) -> Tensor:
     """The gradient of log q(theta) + beta log p(D | theta)."""
     return beta.unsqueeze(-1) * swarm.gradient - (swarm.theta - q.mean[:, None]) * (-q.log_var).exp()[:, None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import final
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import held
@@ -38,7 +38,7 @@ class LaplacePropagation:
     init: Init = "normal"
     draws: int = 10
 
-    def initial(self, prior: Gaussian) -> Gaussian:
+    def initial(self, prior: MeanField) -> MeanField:
         """q_0 = p."""
         return prior
 
@@ -47,7 +47,7 @@ class LaplacePropagation:
         check_fit(self.ascent, self.lam)
         self.curvature.check()
 
-    def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
+    def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """N(mode, curvature^{-1}) over the parameters that the data touches; the others stay, bit for bit."""
         self.check()
         q, model, data, prior = target
@@ -65,4 +65,4 @@ class LaplacePropagation:
         precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + precision
         # A parameter that has no posterior is a point here, without variance.
         log_var = previous.layout.pad(-previous.layout.cut(precision, known).log(), known, -inf)
-        return q.merge(Gaussian(previous.layout, theta, log_var))
+        return q.merge(MeanField(previous.layout, theta, log_var))

@@ -12,7 +12,7 @@ from typing import final
 
 import torch
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
@@ -35,7 +35,7 @@ class MaximumAPosteriori:
     init: Init = "normal"
     draws: int = 10
 
-    def initial(self, prior: Gaussian) -> Point:
+    def initial(self, prior: MeanField) -> Point:
         """The prior's mean."""
         return Point(prior.layout, prior.mean)
 

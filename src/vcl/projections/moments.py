@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.loop import Progress, Report, silent
@@ -49,7 +49,7 @@ class MomentMatching:
     batch: int = 1
     init_sd: float = 0.1
 
-    def initial(self, prior: Gaussian) -> Gaussian:
+    def initial(self, prior: MeanField) -> MeanField:
         """q_0 = p."""
         return prior
 
@@ -60,7 +60,7 @@ class MomentMatching:
         if not self.init_sd > 0:
             raise VclError(f"init_sd is {self.init_sd}; a deviation must be above 0.")
 
-    def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
+    def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """q after one pass; parameters that the data does not touch stay, bit for bit."""
         self.check()
         q, model, data, prior = target
@@ -71,7 +71,7 @@ class MomentMatching:
         hidden = [name for name in fresh(part, prior) if name.startswith(TRUNK)]
         mean = small_random(part.layout, hidden, part.mean, self.init_sd, rng)
         mean, var = self._pass(model, part.layout, mean, part.log_var.exp(), data, rng, report)
-        return q.merge(Gaussian(part.layout, mean, var.log()))
+        return q.merge(MeanField(part.layout, mean, var.log()))
 
     def _pass(
         self, model: Model, layout: Layout, mean: Tensor, var: Tensor, data: Data, rng: Rng, report: Report

@@ -13,7 +13,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import VclError, unknown
 from vcl.fitting.loop import Report, silent
 from vcl.models.linear import LinearGaussian
@@ -34,7 +34,7 @@ class OnlineLinear:
 
     rule: Rule = "variational"
 
-    def initial(self, prior: Gaussian) -> Gaussian:
+    def initial(self, prior: MeanField) -> MeanField:
         """q_0 = p."""
         return prior
 
@@ -43,7 +43,7 @@ class OnlineLinear:
         if self.rule not in RULES:
             raise unknown("rule", self.rule, RULES)
 
-    def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
+    def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The belief after the last example. Nothing is drawn, and there is no progress to report."""
         self.check()
         q, model, data, _ = target
@@ -56,7 +56,7 @@ class OnlineLinear:
         mean, precision = q.mean, (-q.log_var).exp()
         for x, outcome in zip(X.unbind(1), y.unbind(1), strict=True):
             mean, precision = update(mean, precision, x, outcome, model.noise)
-        return Gaussian(q.layout, mean, -precision.log())
+        return MeanField(q.layout, mean, -precision.log())
 
 
 def variational_update(

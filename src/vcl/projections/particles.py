@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Progress, Report, silent
 from vcl.models.base import refuse_latent
@@ -52,14 +52,14 @@ class Particles(NamedTuple):
     stages: Tensor
     step: Tensor
 
-    def refit(self) -> Gaussian:
+    def refit(self) -> MeanField:
         """The mean-field Gaussian with the particles' weighted means and variances.
 
         v = sum_k w_k (theta_k - m)^2 / (1 - sum_k w_k^2), which is unbiased for independent draws.
         """
         weight = self.log_weight.exp()
         mean, var = moments(self.theta, weight)
-        return Gaussian(self.layout, mean, (var / (1 - weight.square().sum(1, keepdim=True)).to(var)).log())
+        return MeanField(self.layout, mean, (var / (1 - weight.square().sum(1, keepdim=True)).to(var)).log())
 
 
 class Climb(NamedTuple):
@@ -119,7 +119,7 @@ class SequentialMonteCarlo:
     max_parameters: int = 500
     refit: Refit = "all"
 
-    def initial(self, prior: Gaussian) -> Gaussian:
+    def initial(self, prior: MeanField) -> MeanField:
         """q_0 = p."""
         return prior
 
@@ -147,7 +147,7 @@ class SequentialMonteCarlo:
                 "anneal=True and at least 1 move, or refit='all'."
             )
 
-    def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
+    def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The refit over the parameters that the data touches; the others stay, bit for bit."""
         self.check()
         if target.data.size == 0:
@@ -157,7 +157,7 @@ class SequentialMonteCarlo:
             particles = self.around_one(particles, target, rng.at("local"))
         return target.q.merge(particles.refit())
 
-    def sample(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Particles:
+    def sample(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> Particles:
         """The weighted particles themselves, over the parameters that the data touches."""
         self.check()
         refuse_latent(target.model, "sequential Monte Carlo")
@@ -185,7 +185,7 @@ class SequentialMonteCarlo:
         summary = (climb.log_evidence, climb.least, climb.stages, climb.step)
         return Particles(q.layout, climb.theta, log_weight, *summary)
 
-    def around_one(self, particles: Particles, target: Target[Gaussian], rng: Rng) -> Particles:
+    def around_one(self, particles: Particles, target: Target[MeanField], rng: Rng) -> Particles:
         """Copies of one particle, moved: draws from the part of the posterior that it lies in."""
         q = target.q.restrict(particles.layout)
         likelihoods = LogLikelihoods(target.model, particles.layout, target.data)
@@ -208,14 +208,14 @@ class SequentialMonteCarlo:
         )
         return climb._replace(log_evidence=log_evidence, ess=ess, least=ess, stages=climb.stages + 1)
 
-    def _climb(self, climb: Climb, q: Gaussian, likelihoods: LogLikelihoods, rng: Rng, report: Report) -> Climb:
+    def _climb(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, rng: Rng, report: Report) -> Climb:
         """From beta = 0 to 1, each run at its own pace; those that have arrived idle."""
         stage = 0
         while bool((climb.beta < 1).any()):
             stage += 1
             runs = (climb.beta < 1).nonzero()[:, 0]
             mine = Rng(tuple(rng.seeds[run] for run in runs.tolist()), rng.purpose).at("stage", stage)
-            part = Gaussian(q.layout, q.mean[runs], q.log_var[runs])
+            part = MeanField(q.layout, q.mean[runs], q.log_var[runs])
             climb = climb.put(runs, self._stage(climb.at(runs), part, likelihoods.at(runs), mine))
             done = min(100, max(1, int(100 * float(climb.beta.min()))))
             report(Progress("SMC, effective sample size", done, 100, climb.ess, self._note(climb.least)))
@@ -224,7 +224,7 @@ class SequentialMonteCarlo:
     def _note(self, ess: Tensor) -> str:
         return f"at least {float(ess.min()):.0f} of {self.particles} particles"
 
-    def _stage(self, climb: Climb, q: Gaussian, likelihoods: LogLikelihoods, rng: Rng) -> Climb:
+    def _stage(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, rng: Rng) -> Climb:
         """Weigh by p(D | theta)^(beta_j - beta_{j-1}), resample, move."""
         rise = next_rise(climb.log_lik.double(), 1 - climb.beta, self.threshold)
         beta = torch.where(rise < 1 - climb.beta, climb.beta + rise, 1.0)
@@ -246,7 +246,7 @@ class SequentialMonteCarlo:
         )  # fmt: skip
         return self._move(resampled, q, likelihoods, scale, rng)
 
-    def _move(self, climb: Climb, q: Gaussian, likelihoods: LogLikelihoods, scale: Tensor, rng: Rng) -> Climb:
+    def _move(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, scale: Tensor, rng: Rng) -> Climb:
         """Trajectories that keep q(theta) p(D | theta)^beta."""
         swarm, label, step = climb.swarm, climb.label, climb.step
         for turn in range(self.moves):

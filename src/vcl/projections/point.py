@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import Gaussian, like_draws
+from vcl.beliefs.mean_field import MeanField, like_draws
 from vcl.data import Data
 from vcl.engines.forward import evaluate_stacked, evaluate_thetas
 from vcl.engines.perceptron import fused
@@ -29,7 +29,7 @@ class Point(NamedTuple):
     layout: Layout
     mean: Tensor
 
-    def grow(self, prior: Gaussian) -> Point:
+    def grow(self, prior: MeanField) -> Point:
         """New parameters stand at the prior's mean until data informs them."""
         return Point(self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean))
 
@@ -37,9 +37,17 @@ class Point(NamedTuple):
         """Those coordinates."""
         return Point(part, self.layout.pick(self.mean, part))
 
+    def merge(self, part: Point) -> Point:
+        """With the coordinates of ``part`` replaced."""
+        return Point(self.layout, self.layout.put(self.mean, part.layout, part.mean))
+
     def to(self, where: torch.device | torch.dtype | str) -> Point:
         """On another device, or in another precision."""
         return Point(self.layout, self.mean.to(where))
+
+    def select(self, runs: Tensor) -> Point:
+        """These runs only."""
+        return Point(self.layout, self.mean[runs])
 
     def draw(self, noise: Tensor) -> Tensor:
         """The same theta every time."""
@@ -116,7 +124,7 @@ class MaximumLikelihood:
     init: Init = "normal"
     draws: int = 10
 
-    def initial(self, prior: Gaussian) -> Point:
+    def initial(self, prior: MeanField) -> Point:
         """The prior's mean."""
         return Point(prior.layout, prior.mean)
 

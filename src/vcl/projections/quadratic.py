@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import Gaussian, like_draws
+from vcl.beliefs.mean_field import MeanField, like_draws
 from vcl.data import Data
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
@@ -70,7 +70,7 @@ class Quadratic(NamedTuple):
     centre: Tensor
     precision: Tensor
 
-    def grow(self, prior: Gaussian) -> Quadratic:
+    def grow(self, prior: MeanField) -> Quadratic:
         """New parameters stand at the prior's mean, with nothing that holds them there."""
         mean, centre = (self.layout.append(part, prior.layout, prior.mean) for part in (self.mean, self.centre))
         precision = self.layout.append(self.precision, prior.layout, torch.zeros_like(prior.mean))
@@ -89,6 +89,10 @@ class Quadratic(NamedTuple):
         """On another device, or in another precision."""
         return Quadratic(self.layout, self.mean.to(where), self.centre.to(where), self.precision.to(where))
 
+    def select(self, runs: Tensor) -> Quadratic:
+        """These runs only."""
+        return Quadratic(self.layout, self.mean[runs], self.centre[runs], self.precision[runs])
+
     def draw(self, noise: Tensor) -> Tensor:
         """The estimate every time."""
         return like_draws(self.mean, noise).expand(noise.shape)
@@ -105,7 +109,7 @@ class Quadratic(NamedTuple):
         return self._replace(centre=self.centre + share * (anchor - self.centre), precision=precision)
 
 
-def without_past(prior: Gaussian) -> Quadratic:
+def without_past(prior: MeanField) -> Quadratic:
     """The prior's mean as the estimate, and no past."""
     return Quadratic(prior.layout, prior.mean, prior.mean, torch.zeros_like(prior.mean))
 

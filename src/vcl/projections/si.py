@@ -17,7 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, climb, silent
 from vcl.ops import kernels
@@ -38,7 +38,7 @@ class SynapticIntelligence:
     init: Init = "normal"
     draws: int = 10
 
-    def initial(self, prior: Gaussian) -> Quadratic:
+    def initial(self, prior: MeanField) -> Quadratic:
         """The prior's mean, and no past."""
         return without_past(prior)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Params
-from vcl.beliefs.mean_field import Gaussian, KlTo
+from vcl.beliefs.mean_field import KlTo, MeanField
 from vcl.data import Data
 from vcl.engines.draws import draw_params
 from vcl.engines.forward import ESTIMATORS, Estimator, Plan, evaluate_drawn, evaluate_draws, plan
@@ -48,7 +48,7 @@ class Elbo:
     """
 
     def __init__(
-        self, model: Model, previous: Gaussian, draws: int, estimator: Estimator, climbs: Climbs = "log_var"
+        self, model: Model, previous: MeanField, draws: int, estimator: Estimator, climbs: Climbs = "log_var"
     ) -> None:
         self.layout = previous.layout
         self.spread, self.held, self.points = (part(model, self.layout) for part in (spread, held, points))
@@ -151,17 +151,17 @@ class Elbo:
 
         return by_autograd(fit, parameters, batch, total, noise)
 
-    def parameters(self, q: Gaussian) -> tuple[Tensor, ...]:
+    def parameters(self, q: MeanField) -> tuple[Tensor, ...]:
         """What is climbed, at q."""
         mean, log_var = (self.layout.cut(part, self.spread) for part in q[1:])
         drawn = mean, log_var if self.climbs == "log_var" else 0.5 * log_var
         return (*drawn, self.layout.cut(q.mean, self.points)) if self.points.names else drawn
 
-    def belief(self, parameters: tuple[Tensor, ...]) -> Gaussian:
+    def belief(self, parameters: tuple[Tensor, ...]) -> MeanField:
         """The inverse: q, where points have variance 0."""
         mean, log_var, fixed = self.moments(parameters)
         means = self.layout.join({**self.spread.split(mean), **fixed}, lead=1)
-        return Gaussian(self.layout, means, self.layout.pad(log_var, self.spread, -inf))
+        return MeanField(self.layout, means, self.layout.pad(log_var, self.spread, -inf))
 
     def moments(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Params]:
         """Mean and log variance of what is drawn, and the points."""
@@ -218,7 +218,7 @@ class VariationalKL:
     init: Init = "normal"
     climbs: Climbs = "log_var"
 
-    def initial(self, prior: Gaussian) -> Gaussian:
+    def initial(self, prior: MeanField) -> MeanField:
         """q_0 = p."""
         return prior
 
@@ -236,7 +236,7 @@ class VariationalKL:
         if self.climbs not in CLIMBS:
             raise unknown("climbs", self.climbs, CLIMBS)
 
-    def __call__(self, target: Target[Gaussian], rng: Rng, report: Report = silent) -> Gaussian:
+    def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The maximiser over the parameters that the data touches; the others stay, bit for bit."""
         self.check()
         q, model, data, _ = target
@@ -251,7 +251,7 @@ class VariationalKL:
         )  # fmt: skip
         return q.merge(elbo.belief(ends))
 
-    def first(self, previous: Gaussian, target: Target[Gaussian], rng: Rng, report: Report) -> Gaussian:
+    def first(self, previous: MeanField, target: Target[MeanField], rng: Rng, report: Report) -> MeanField:
         """Where the climb starts."""
         layout = previous.layout
         new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
@@ -263,4 +263,4 @@ class VariationalKL:
         wide = spread(target.model, layout).names
         for name in wide if self.start == "reset" else [name for name in new if name in wide]:
             log_vars[name] = torch.full_like(log_vars[name], log(self.init_var))
-        return Gaussian(layout, mean, layout.join(log_vars, lead=1))
+        return MeanField(layout, mean, layout.join(log_vars, lead=1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.coresets import KCenter
 from vcl.data import Data, dataset
 from vcl.engines.forward import Estimator
@@ -64,12 +64,12 @@ def network(general: bool = False) -> Network:
     return Network(AnyModule() if general else mlp(SIZES[0], SIZES[1:3]), SIZES[2], Categorical())
 
 
-def belief(model: Network, runs: int, device: torch.device) -> Gaussian:
+def belief(model: Network, runs: int, device: torch.device) -> MeanField:
     """Small random means and variance e^-6."""
     prior = model.prior({"all": SIZES[3]}).to(device).expand(runs)
     g = torch.Generator().manual_seed(1)
     mean = 0.1 * torch.randn(prior.mean.shape, generator=g).to(device)
-    return Gaussian(prior.layout, mean, torch.full_like(mean, -6.0))
+    return MeanField(prior.layout, mean, torch.full_like(mean, -6.0))
 
 
 def step(work: Standard, estimator: Estimator, draws: int, runs: int, general: bool = False) -> Job:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vcl.beliefs.mean_field import Gaussian
+from vcl.beliefs.mean_field import MeanField
 from vcl.lab.kind import Asked
 from vcl.learner.checkpoint import to_bytes
 from vcl.predicting.generation import generate
@@ -35,14 +35,14 @@ def samples(asked: Asked) -> Tensor:
 
 def generators(asked: Asked) -> bytes:
     """The decoders after the last task."""
-    kept: dict[int, Gaussian | Point] = {}
+    kept: dict[int, MeanField | Point] = {}
 
-    def decoder(belief: Any) -> Gaussian | Point:
+    def decoder(belief: Any) -> MeanField | Point:
         if id(belief) not in kept:
             part = belief.layout.where(lambda name: asked.model.role(name) != "point")
             mean = belief.layout.pick(belief.mean, part)[:1]
             log_var = belief.layout.pick(belief.log_var, part)[:1] if asked.entry.draws else None
-            kept[id(belief)] = Point(part, mean) if log_var is None else Gaussian(part, mean, log_var)
+            kept[id(belief)] = Point(part, mean) if log_var is None else MeanField(part, mean, log_var)
         return kept[id(belief)]
 
     state = asked.state
