@@ -7,6 +7,7 @@ import torch
 
 from made import blob_tasks, blobs, linear_data, linear_tasks, small_network
 from oracles import linear_posterior
+from vcl.beliefs.full import FullGaussian
 from vcl.beliefs.mean_field import MeanField
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
 from vcl.data import WHOLE, concat, dataset
@@ -19,7 +20,6 @@ from vcl.predicting.metrics import accuracy
 from vcl.predicting.prediction import predict
 from vcl.projections import Exact, MomentMatching, VariationalKL
 from vcl.projections.base import Projection, Target
-from vcl.projections.exact import FullGaussian
 from vcl.recursion import Method, State, Task, initial, learn
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from vcl.beliefs.layout import Layout
+from vcl.beliefs.point import Point
 from vcl.errors import VclError
 from vcl.lab import cli
 from vcl.lab.datasets import load, places
@@ -19,7 +20,6 @@ from vcl.lab.discriminative import METRICS
 from vcl.lab.paper import reproduce
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
-from vcl.projections import Point
 from vcl.recursion import State
 
 NOWHERE: State[Any] = State(0, {}, Point(Layout((), ()), torch.zeros(1, 0)), {}, None)

@@ -14,6 +14,7 @@ import torch
 from lab_made import alone, images, triangle_rows
 
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, VclError
 from vcl.lab.datasets import load
 from vcl.lab.experiments.generative import PAPER, SMOKE, stream
@@ -32,7 +33,6 @@ from vcl.lab.streams import Arrays, arrays
 from vcl.learner.checkpoint import from_bytes
 from vcl.ops.rng import Rng
 from vcl.predicting.generation import generate, log_marginal
-from vcl.projections import Point
 
 CPU = torch.device("cpu")
 SEEDS = (0, 1)

@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from made import blobs, linear_data, small_network
 from oracles import linear_posterior
+from vcl.beliefs.full import FullGaussian
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
 from vcl.coresets import Nothing
 from vcl.data import dataset
 from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_thetas
@@ -20,7 +22,7 @@ from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.rng import Rng
 from vcl.predicting import prediction
 from vcl.predicting.prediction import predict
-from vcl.projections import FullGaussian, Point, VariationalKL
+from vcl.projections import VariationalKL
 from vcl.recursion import Method, Task, initial, learn
 
 NETWORK = small_network()

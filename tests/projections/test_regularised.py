@@ -11,6 +11,7 @@ from made import blob_tasks, blobs, shapes, small_network, small_vae
 from oracles import linear_posterior
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.data import Data, dataset
 from vcl.errors import VclError
 from vcl.fitting.curvature import Curvature
@@ -29,7 +30,7 @@ from vcl.projections import (
     Target,
     VariationalKL,
 )
-from vcl.projections.quadratic import Penalised, Quadratic, on_held, without_past
+from vcl.projections.quadratic import Penalised, on_held
 from vcl.projections.si import add_path
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, too_fast
 from vcl.lab import tables
 from vcl.lab.kind import ACCURACY, Asked, Kind, Tabled
@@ -18,7 +19,6 @@ from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical
 from vcl.predicting.metrics import accuracy, brier, calibration_error, log_predictive
 from vcl.predicting.prediction import predict
-from vcl.projections import Point
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "accuracy": accuracy,

@@ -11,13 +11,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.beliefs.belief import Belief
+from vcl.beliefs.full import FullGaussian
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
+from vcl.beliefs.quadratic import Quadratic
 from vcl.data import Data, Source
 from vcl.errors import VclError
-from vcl.projections.exact import FullGaussian
-from vcl.projections.point import Point
-from vcl.projections.quadratic import Quadratic
 from vcl.recursion import State
 
 FORMAT = 1

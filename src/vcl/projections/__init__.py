@@ -2,30 +2,26 @@
 
 from vcl.projections.base import Projection, Target
 from vcl.projections.ewc import ElasticWeightConsolidation
-from vcl.projections.exact import Exact, FullGaussian
+from vcl.projections.exact import Exact
 from vcl.projections.laplace import LaplacePropagation
 from vcl.projections.map import MaximumAPosteriori
 from vcl.projections.moments import MomentMatching
 from vcl.projections.online_linear import OnlineLinear
 from vcl.projections.particles import Particles, SequentialMonteCarlo
-from vcl.projections.point import MaximumLikelihood, Point
-from vcl.projections.quadratic import Quadratic
+from vcl.projections.point import MaximumLikelihood
 from vcl.projections.si import SynapticIntelligence
 from vcl.projections.vi import VariationalKL
 
 __all__ = [
     "ElasticWeightConsolidation",
     "Exact",
-    "FullGaussian",
     "LaplacePropagation",
     "MaximumAPosteriori",
     "MaximumLikelihood",
     "MomentMatching",
     "OnlineLinear",
     "Particles",
-    "Point",
     "Projection",
-    "Quadratic",
     "SequentialMonteCarlo",
     "SynapticIntelligence",
     "Target",

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal, final
 
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import unknown
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, without_past
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column
 
 Anchor = Literal["own", "previous"]
 ANCHORS: tuple[Anchor, ...] = ("own", "previous")

@@ -13,10 +13,10 @@ from typing import final
 import torch
 
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-from vcl.projections.point import Point
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
 
 

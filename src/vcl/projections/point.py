@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import MeanField, like_draws
+from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
 from vcl.data import Data
 from vcl.engines.forward import evaluate_stacked, evaluate_thetas
 from vcl.engines.perceptron import fused
@@ -21,37 +22,6 @@ from vcl.fitting.step import Step, by_autograd
 from vcl.models.base import Model, Perceptrons
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-
-
-class Point(NamedTuple):
-    """All mass at one theta [R, D]."""
-
-    layout: Layout
-    mean: Tensor
-
-    def grow(self, prior: MeanField) -> Point:
-        """New parameters stand at the prior's mean until data informs them."""
-        return Point(self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean))
-
-    def restrict(self, part: Layout) -> Point:
-        """Those coordinates."""
-        return Point(part, self.layout.pick(self.mean, part))
-
-    def merge(self, part: Point) -> Point:
-        """With the coordinates of ``part`` replaced."""
-        return Point(self.layout, self.layout.put(self.mean, part.layout, part.mean))
-
-    def to(self, where: torch.device | torch.dtype | str) -> Point:
-        """On another device, or in another precision."""
-        return Point(self.layout, self.mean.to(where))
-
-    def select(self, runs: Tensor) -> Point:
-        """These runs only."""
-        return Point(self.layout, self.mean[runs])
-
-    def draw(self, noise: Tensor) -> Tensor:
-        """The same theta every time."""
-        return like_draws(self.mean, noise).expand(noise.shape)
 
 
 @final

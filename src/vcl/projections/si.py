@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, climb, silent
 from vcl.ops import kernels
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-from vcl.projections.quadratic import Lambda, Penalised, Quadratic, check_fit, lambda_column, on_held, without_past
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column, on_held
 
 
 @final

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
 from vcl.lab.kind import Asked
 from vcl.learner.checkpoint import to_bytes
 from vcl.predicting.generation import generate
-from vcl.projections import Point
 from vcl.recursion import State
 
 SHOWN_IMAGES = 10

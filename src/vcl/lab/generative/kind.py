@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, too_fast
 from vcl.lab.datasets.places import cache
 from vcl.lab.generative.classifier import LAYERS, Classifier, Training, classifier
@@ -17,7 +18,6 @@ from vcl.lab.kind import Asked, Kind, Prepared, Score, Tabled
 from vcl.lab.results import Row, Summary, final_score, matrix, methods, summarise
 from vcl.models.vae import Vae, mlp_vae
 from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
-from vcl.projections import Point
 
 LIKELIHOOD, DRAWN, UNCERTAINTY = "log likelihood", "log likelihood, weights drawn", "classifier uncertainty"
 

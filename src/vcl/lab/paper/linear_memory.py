@@ -52,12 +52,12 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout
+from vcl.beliefs.quadratic import Quadratic
 from vcl.lab.results import Summary, summarise
 from vcl.lab.settings import Preset
 from vcl.lab.threads import one_thread
 from vcl.ops.rng import Rng
 from vcl.projections.online_linear import laplace_update, unit_norm_update
-from vcl.projections.quadratic import Quadratic
 
 VI, LAPLACE, EWC, DESCENT = "online VI", "online Laplace", "EWC, own anchors", "gradient descent"
 COLUMNS = ("kind", "method", "prior", "first", "seed", "age", "signal", "noise", "snr", "recalled")

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vcl.beliefs.point import Point
 from vcl.coresets import Nothing
 from vcl.data import Data, Source
 from vcl.errors import unknown
@@ -41,7 +42,6 @@ from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
     MaximumLikelihood,
-    Point,
     Projection,
     VariationalKL,
 )

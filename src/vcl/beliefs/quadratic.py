@@ -1,0 +1,67 @@
+"""An estimate with the diagonal quadratic that stands for past data: what EWC and synaptic intelligence carry."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import MeanField, like_draws
+
+
+class Quadratic(NamedTuple):
+    """An estimate theta_t and the diagonal quadratic that stands for the past, for R runs: three times [R, D].
+
+    The past is -1/2 (theta - centre)^T diag(precision) (theta - centre); EWC has its lambdas in it, SI weighs it with
+    lambda at each fit. Parameters that no data has informed have precision 0: there is no prior in it.
+    """
+
+    layout: Layout
+    mean: Tensor
+    centre: Tensor
+    precision: Tensor
+
+    def grow(self, prior: MeanField) -> Quadratic:
+        """New parameters stand at the prior's mean, with nothing that holds them there."""
+        mean, centre = (self.layout.append(part, prior.layout, prior.mean) for part in (self.mean, self.centre))
+        precision = self.layout.append(self.precision, prior.layout, torch.zeros_like(prior.mean))
+        return Quadratic(self.layout.extend(prior.layout), mean, centre, precision)
+
+    def restrict(self, part: Layout) -> Quadratic:
+        """Those coordinates."""
+        return Quadratic(part, *(self.layout.pick(values, part) for values in self[1:]))
+
+    def merge(self, part: Quadratic) -> Quadratic:
+        """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
+        pairs = zip(self[1:], part[1:], strict=True)
+        return Quadratic(self.layout, *(self.layout.put(old, part.layout, new) for old, new in pairs))
+
+    def to(self, where: torch.device | torch.dtype | str) -> Quadratic:
+        """On another device, or in another precision."""
+        return Quadratic(self.layout, self.mean.to(where), self.centre.to(where), self.precision.to(where))
+
+    def select(self, runs: Tensor) -> Quadratic:
+        """These runs only."""
+        return Quadratic(self.layout, self.mean[runs], self.centre[runs], self.precision[runs])
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """The estimate every time."""
+        return like_draws(self.mean, noise).expand(noise.shape)
+
+    def add(self, anchor: Tensor, phi: Tensor) -> Quadratic:
+        """With -1/2 (theta - anchor)^T diag(phi) (theta - anchor) added.
+
+        A sum of diagonal quadratics is one quadratic (and a constant): precisions add, and the centre is the
+        precision-weighted mean of the anchors. So the past takes the same memory after any number of tasks.
+        """
+        precision = self.precision + phi
+        # Where nothing holds a parameter, its centre has no meaning and stays.
+        share = torch.where(precision > 0, phi / precision, 0)
+        return self._replace(centre=self.centre + share * (anchor - self.centre), precision=precision)
+
+
+def without_past(prior: MeanField) -> Quadratic:
+    """The prior's mean as the estimate, and no past."""
+    return Quadratic(prior.layout, prior.mean, prior.mean, torch.zeros_like(prior.mean))
