@@ -30,6 +30,7 @@ from kernel_ways import (
     scaled,
 )
 from made import shapes, small_vae
+from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import KlTo, MeanField, standard_normal
 from vcl.data import Data, concat, dataset
@@ -40,7 +41,8 @@ from vcl.engines.perceptron import fused
 from vcl.fitting.adam import make_adam
 from vcl.fitting.loop import Ascent, ascend
 from vcl.fitting.step import Eager, Step, by_autograd
-from vcl.models import LinearGaussian, Network, mlp
+from vcl.models import Network, mlp
+from vcl.models.base import held
 from vcl.models.likelihoods import Categorical
 from vcl.ops import kernels
 from vcl.ops.encoding import draw_latent
@@ -49,7 +51,7 @@ from vcl.ops.noise import Key
 from vcl.ops.pixels import BernoulliPixels
 from vcl.ops.rng import Rng
 from vcl.projections.point import LogLikelihood
-from vcl.projections.quadratic import Penalised, on_held
+from vcl.projections.quadratic import Penalised
 from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
 
@@ -151,9 +153,8 @@ def rows(device: str, width: int, count: int) -> list[torch.Tensor]:
 def test_the_penalty_and_its_gradient_are_those_of_torch(width: int) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
         theta, precision, taken, centre = rows(device, width, 4)
-        model = LinearGaussian(width)
-        penalised = Penalised(model, model.prior({}).layout, centre, precision)
-        return tuple(part.cpu() for part in (penalised.taken_from(theta, taken), taken))
+        factor = DiagonalFactor(Layout(("w",), ((width,),)), centre, precision)
+        return tuple(part.cpu() for part in (factor.pull(theta, taken), taken))
 
     both(values, rtol=1e-5, atol=1e-3)
 
@@ -163,7 +164,7 @@ def test_the_penalty_and_its_gradient_are_those_of_torch(width: int) -> None:
 def test_the_path_integral_is_that_of_torch(width: int) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
         omega, before, theta, g, precision, centre = rows(device, width, 6)
-        add_path(omega, before, theta, g, centre, precision)
+        add_path(omega, before, theta, g, DiagonalFactor(Layout(("w",), ((width,),)), centre, precision))
         return omega.cpu(), before.cpu()
 
     both(values, rtol=1e-5, atol=1e-5)
@@ -254,7 +255,8 @@ def test_the_whole_bound_of_a_vae_is_that_of_torch(drawn: bool, heads: int) -> N
     def values(device: str) -> list[torch.Tensor]:
         there = prior.to(device)
         noughts = torch.zeros(3, prior.layout.size, device=device)
-        points = Penalised(model, there.layout, noughts, on_held(model, there.layout, noughts + 1), 4)
+        penalty = DiagonalFactor(there.layout, noughts, noughts + 1).on(held(model, there.layout))
+        points = Penalised(model, there.layout, penalty, 4)
         objective = Elbo(model, there, 4, "weights", "log_sd") if drawn else points
         start = objective.parameters(there) if isinstance(objective, Elbo) else (there.mean,)
         at = tuple(0.3 * torch.randn(part.shape, generator=g.manual_seed(7)) for part in start)

@@ -252,7 +252,7 @@ class TestParts:
         step, scale = torch.tensor([0.3]).double(), torch.linalg.inv(precision).diagonal().sqrt()[None]
         for turn in range(4):
             tempered = torch.tensor([beta]).double()
-            swarm, moved, _ = move(swarm, tempered, target.q, likelihoods, scale, step, 3, Rng((turn,)))
+            swarm, moved, _ = move(swarm, tempered, target.q.factor(), likelihoods, scale, step, 3, Rng((turn,)))
             everyone |= moved
             assert 0.2 < moved.double().mean() < 0.98, "so that refusing matters"
         assert everyone.double().mean() > 0.9
@@ -267,7 +267,9 @@ class TestParts:
         swarm = likelihoods(target.q.draw(draw(target.q.mean[:, None].expand(2, 50, 4), Rng((0, 1)))[0]))
         steps = torch.tensor([1e-4, 10.0]).double()
         one = torch.ones(2).double()
-        _, moved, after = move(swarm, one, target.q, likelihoods, torch.ones(2, 4).double(), steps, 3, Rng((0, 1)))
+        _, moved, after = move(
+            swarm, one, target.q.factor(), likelihoods, torch.ones(2, 4).double(), steps, 3, Rng((0, 1))
+        )
         assert moved.double().mean(1).tolist() == [1, 0]
         assert after[0] > steps[0]
         assert after[1] < steps[1]

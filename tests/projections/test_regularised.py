@@ -9,6 +9,7 @@ from torch import Tensor
 
 from made import blob_tasks, blobs, shapes, small_network, small_vae
 from oracles import linear_posterior
+from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.quadratic import Quadratic, without_past
@@ -18,7 +19,7 @@ from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
 from vcl.fitting.step import by_autograd
 from vcl.models import LinearGaussian
-from vcl.models.base import Model
+from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
@@ -30,7 +31,7 @@ from vcl.projections import (
     Target,
     VariationalKL,
 )
-from vcl.projections.quadratic import Penalised, on_held
+from vcl.projections.quadratic import Penalised
 from vcl.projections.si import add_path
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
@@ -128,8 +129,9 @@ def test_the_gradient_with_the_penalty_written_out_is_torchs(model: Model, data:
     g = torch.Generator().manual_seed(0)
     theta, precision = (torch.randn(3, layout.size, generator=g, dtype=torch.float64) for _ in range(2))
     centre = torch.randn(1, layout.size, generator=g, dtype=torch.float64).expand(3, -1)
-    objective = Penalised(model, layout, centre, on_held(model, layout, precision.square()), draws=2)
-    assert (objective.width == layout.size) == (model.latent == 0)
+    penalty = DiagonalFactor(layout, centre, precision.square()).on(held(model, layout))
+    assert (penalty.layout == layout) == (model.latent == 0)
+    objective = Penalised(model, layout, penalty, draws=2)
     noise = torch.randn(3, objective.noise(data), generator=g, dtype=torch.float64)
     data = data._replace(x=data.x.double())
     ours, torchs = (
@@ -150,19 +152,19 @@ class TestElasticWeightConsolidation:
         belief = without_past(MeanField(layout, torch.zeros(1, 6), torch.zeros(1, 6)).to(torch.float64))
         for anchor, phi in zip(anchors, phis, strict=True):
             belief = belief.add(anchor, phi)
-        penalised = Penalised(MODEL, layout, belief.centre, belief.precision)
+        factor = belief.factor()
 
         def explicit(theta: Tensor) -> Tensor:
             return 0.5 * (phis * (theta - anchors).square()).sum((0, 2))
 
         points = torch.randn(7, 1, 6, generator=g, dtype=torch.float64)
-        gaps = torch.stack([explicit(point) - penalised.penalty(point) for point in points])
+        gaps = torch.stack([explicit(point) - factor.pull(point) for point in points])
         assert torch.allclose(gaps, gaps[0].expand_as(gaps), atol=1e-12)
         for point in points:
             leaf = point.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(explicit(leaf).sum(), leaf)
             taken = torch.zeros_like(point)
-            assert torch.allclose(penalised.taken_from(point, taken), penalised.penalty(point), atol=1e-12)
+            assert torch.allclose(factor.pull(point, taken), factor.pull(point), atol=1e-12)
             assert torch.allclose(gradient, -taken, atol=1e-12)
         assert sum(part.numel() for part in belief[1:]) == 3 * 6  # whatever the number of tasks
 
@@ -272,7 +274,7 @@ class TestSynapticIntelligence:
         omega, before, theta, gradient, precision = (torch.randn(3, 5, generator=g) for _ in range(5))
         centre = torch.randn(1, 5, generator=g).expand(3, -1)
         expected = omega + (gradient + precision * (before - centre)) * (theta - before)
-        add_path(omega, before, theta, gradient, centre, precision)
+        add_path(omega, before, theta, gradient, DiagonalFactor(Layout(("w",), ((5,),)), centre, precision))
         assert torch.allclose(omega, expected)
         assert torch.equal(before, theta)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vcl.beliefs.factors import FullFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 
@@ -59,6 +60,10 @@ class FullGaussian(NamedTuple):
     def select(self, runs: Tensor) -> FullGaussian:
         """These runs only."""
         return FullGaussian(self.layout, self.mean[runs], self.precision[runs])
+
+    def factor(self) -> FullFactor:
+        """1/2 (theta - mean)^T precision (theta - mean)."""
+        return FullFactor(self.layout, self.mean, self.precision)
 
     def draw(self, noise: Tensor) -> Tensor:
         """mean + L^{-T} noise, where precision = L L^T."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.ops import kernels
 
@@ -49,6 +51,11 @@ class MeanField(NamedTuple):
     def select(self, runs: Tensor) -> MeanField:
         """These runs only."""
         return MeanField(self.layout, self.mean[runs], self.log_var[runs])
+
+    def factor(self) -> DiagonalFactor:
+        """1/2 sum_d (theta_d - mu_d)^2 / sigma_d^2. Points, whose variance is 0, have no density and are not held."""
+        precision = torch.where(self.log_var == -inf, 0, (-self.log_var).exp())
+        return DiagonalFactor(self.layout, self.mean, precision)
 
     def draw(self, noise: Tensor) -> Tensor:
         """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""

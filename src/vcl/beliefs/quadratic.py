@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField, like_draws
 
@@ -45,6 +46,10 @@ class Quadratic(NamedTuple):
     def select(self, runs: Tensor) -> Quadratic:
         """These runs only."""
         return Quadratic(self.layout, self.mean[runs], self.centre[runs], self.precision[runs])
+
+    def factor(self) -> DiagonalFactor:
+        """1/2 (theta - centre)^T diag(precision) (theta - centre)."""
+        return DiagonalFactor(self.layout, self.centre, self.precision)
 
     def draw(self, noise: Tensor) -> Tensor:
         """The estimate every time."""

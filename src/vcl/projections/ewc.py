@@ -16,6 +16,7 @@ from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import unknown
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
+from vcl.models.base import held
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column
@@ -62,7 +63,8 @@ class ElasticWeightConsolidation:
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))
-        objective = Penalised(model, past.layout, past.centre, past.precision, self.draws)  # the lambdas are in it
+        penalty = past.factor().on(held(model, past.layout))  # the lambdas are in it
+        objective = Penalised(model, past.layout, penalty, self.draws)
         start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")
         phi = self.curvature(model, past.layout, theta, data, rng.at("curvature"))

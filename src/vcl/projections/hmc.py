@@ -7,8 +7,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Factor
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.engines.forward import evaluate_thetas
 from vcl.models.base import Model
@@ -90,7 +90,7 @@ class LogLikelihoods:
 
 
 def move(
-    swarm: Swarm, beta: Tensor, q: MeanField, likelihoods: LogLikelihoods, scale: Tensor, step: Tensor, leapfrog: int,
+    swarm: Swarm, beta: Tensor, q: Factor, likelihoods: LogLikelihoods, scale: Tensor, step: Tensor, leapfrog: int,
     rng: Rng,
 ) -> tuple[Swarm, Tensor, Tensor]:  # fmt: skip
     """One trajectory of each particle, accepted or refused: (the particles, which moved [R, K], the next step [R]).
@@ -102,13 +102,14 @@ def move(
     beta, width = beta.to(noise)[:, None], scale[:, None]
     size = (step[:, None] * (1 + JITTER * (2 * uniform[..., 0] - 1))).to(noise).unsqueeze(-1)
     now, momentum = swarm, noise
-    momentum = momentum + 0.5 * size * width * _slope(now, beta, q)
+    before, slope = log_density(now, beta, q)
+    after, momentum = before, momentum + 0.5 * size * width * slope
     for done in range(1, leapfrog + 1):
         now = likelihoods(now.theta + size * width * momentum)
+        after, slope = log_density(now, beta, q)
         # Half a push at both ends and whole ones between.
-        momentum = momentum + (0.5 if done == leapfrog else 1.0) * size * width * _slope(now, beta, q)
-    gain = _log_density(now, beta, q) - _log_density(swarm, beta, q)
-    gain = gain - 0.5 * (momentum.square().sum(-1) - noise.square().sum(-1))
+        momentum = momentum + (0.5 if done == leapfrog else 1.0) * size * width * slope
+    gain = after - before - 0.5 * (momentum.square().sum(-1) - noise.square().sum(-1))
     # A trajectory that left the finite numbers is refused.
     acceptance = gain.nan_to_num(nan=-torch.inf, neginf=-torch.inf).clamp(max=0).exp()
     moved = uniform[..., 1] < acceptance
@@ -125,12 +126,8 @@ def draw(like: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
     return noise, uniform
 
 
-def _log_density(swarm: Swarm, beta: Tensor, q: MeanField) -> Tensor:
-    """log q(theta) + beta log p(D | theta), up to a constant."""
-    shift = swarm.theta - q.mean[:, None]
-    return beta * swarm.log_lik - 0.5 * (shift.square() * (-q.log_var).exp()[:, None]).sum(-1)
-
-
-def _slope(swarm: Swarm, beta: Tensor, q: MeanField) -> Tensor:
-    """The gradient of log q(theta) + beta log p(D | theta)."""
-    return beta.unsqueeze(-1) * swarm.gradient - (swarm.theta - q.mean[:, None]) * (-q.log_var).exp()[:, None]
+def log_density(swarm: Swarm, beta: Tensor, q: Factor) -> tuple[Tensor, Tensor]:
+    """log q(theta) + beta log p(D | theta) up to a constant [R, K], and its gradient [R, K, D]; beta [R, 1]."""
+    slope = beta.unsqueeze(-1) * swarm.gradient
+    penalty = q.pull(swarm.theta, slope)
+    return beta * swarm.log_lik - penalty, slope

@@ -18,7 +18,7 @@ from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import held
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
 
 
 @final
@@ -55,14 +55,14 @@ class LaplacePropagation:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         known = held(model, previous.layout)
-        precision = on_held(model, previous.layout, (-previous.log_var).exp())  # Sigma_{t-1}^{-1}
+        factor = previous.factor()
         new = fresh(previous, prior)
         weight = weight_of_past(self.lam, previous.layout, new, previous.mean)
-        objective = Penalised(model, previous.layout, previous.mean, weight * precision, self.draws)
+        objective = Penalised(model, previous.layout, factor.scaled(weight).on(known), self.draws)
         start = small_random(previous.layout, new, previous.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "Laplace propagation")
         # Sigma_t^{-1} = Phi_t + Sigma_{t-1}^{-1}
-        precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + precision
+        precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + factor.precision
         # A parameter that has no posterior is a point here, without variance.
         log_var = previous.layout.pad(-previous.layout.cut(precision, known).log(), known, -inf)
         return q.merge(MeanField(previous.layout, theta, log_var))

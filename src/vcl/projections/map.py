@@ -12,12 +12,14 @@ from typing import final
 
 import torch
 
+from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.point import Point
 from vcl.fitting.loop import Ascent, Report, ascend, silent
+from vcl.models.base import held
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
-from vcl.projections.quadratic import Lambda, Penalised, check_fit, on_held, weight_of_past
+from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
 
 
 @final
@@ -55,8 +57,8 @@ class MaximumAPosteriori:
         of_prior = part.layout.split((-prior.restrict(part.layout).log_var).exp().to(part.mean).expand_as(part.mean))
         precision = part.layout.split(torch.ones_like(part.mean)) | {name: of_prior[name] for name in new}
         weight = weight_of_past(self.lam, part.layout, new, part.mean)
-        penalty = on_held(model, part.layout, weight * part.layout.join(precision, lead=1))
-        objective = Penalised(model, part.layout, part.mean, penalty, self.draws)
+        penalty = DiagonalFactor(part.layout, part.mean, part.layout.join(precision, lead=1)).scaled(weight)
+        objective = Penalised(model, part.layout, penalty.on(held(model, part.layout)), self.draws)
         start = small_random(part.layout, new, part.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "maximum a posteriori")
         return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

@@ -215,8 +215,7 @@ class SequentialMonteCarlo:
             stage += 1
             runs = (climb.beta < 1).nonzero()[:, 0]
             mine = Rng(tuple(rng.seeds[run] for run in runs.tolist()), rng.purpose).at("stage", stage)
-            part = MeanField(q.layout, q.mean[runs], q.log_var[runs])
-            climb = climb.put(runs, self._stage(climb.at(runs), part, likelihoods.at(runs), mine))
+            climb = climb.put(runs, self._stage(climb.at(runs), q.select(runs), likelihoods.at(runs), mine))
             done = min(100, max(1, int(100 * float(climb.beta.min()))))
             report(Progress("SMC, effective sample size", done, 100, climb.ess, self._note(climb.least)))
         return climb
@@ -248,10 +247,10 @@ class SequentialMonteCarlo:
 
     def _move(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, scale: Tensor, rng: Rng) -> Climb:
         """Trajectories that keep q(theta) p(D | theta)^beta."""
-        swarm, label, step = climb.swarm, climb.label, climb.step
+        swarm, label, step, past = climb.swarm, climb.label, climb.step, q.factor()
         for turn in range(self.moves):
             here = rng.at("move", turn)
-            swarm, moved, step = move(swarm, climb.beta, q, likelihoods, scale, step, self.leapfrog, here)
+            swarm, moved, step = move(swarm, climb.beta, past, likelihoods, scale, step, self.leapfrog, here)
             new = int(label.max()) + torch.arange(1, self.particles + 1, device=label.device)
             label = torch.where(moved, new, label)
         distinct = label.sort(1).values.diff(dim=1).ne(0).sum(1) + 1

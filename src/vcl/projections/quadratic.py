@@ -13,13 +13,13 @@ from typing import final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Factor
 from vcl.beliefs.layout import Layout
 from vcl.data import Data
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.fitting.step import Step
 from vcl.models.base import Model, held
-from vcl.ops import kernels
 from vcl.projections.point import LogLikelihood
 
 Lambda = float | tuple[float, ...]
@@ -59,16 +59,13 @@ def on_held(model: Model, layout: Layout, values: Tensor) -> Tensor:
 
 @final
 class Penalised:
-    """L(theta) = sum_n log p(y^(n) | theta, x^(n)) - 1/2 sum_d precision_d (theta_d - centre_d)^2.
+    """L(theta) = sum_n log p(y^(n) | theta, x^(n)) - penalty(theta).
 
-    ``precision`` [R, D] has each run's lambda in it already, and is 0 for parameters that have no posterior.
+    The penalty has each run's lambda in it already, and holds only parameters that have a posterior.
     """
 
-    def __init__(self, model: Model, layout: Layout, centre: Tensor, precision: Tensor, draws: int = 1) -> None:
-        self.log_lik, self.centre, self.precision = LogLikelihood(model, layout, draws), centre, precision
-        part = held(model, layout)
-        # Where those that have one stand first, the others need not be looked at.
-        self.width = part.size if part.names == layout.names[: len(part.names)] else layout.size
+    def __init__(self, model: Model, layout: Layout, penalty: Factor, draws: int = 1) -> None:
+        self.log_lik, self.penalty = LogLikelihood(model, layout, draws), penalty
 
     def noise(self, batch: Data) -> int:
         """The log-likelihood's."""
@@ -76,26 +73,12 @@ class Penalised:
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(theta) of each run, its likelihood estimated from a batch."""
-        return self.log_lik(parameters, batch, total, noise) - self.penalty(parameters[0])
+        return self.log_lik(parameters, batch, total, noise) - self.penalty.pull(parameters[0])
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """L(theta) and its gradient: the likelihood's, and the penalty's written out."""
         value, gradients = self.log_lik.gradient(parameters, batch, total, noise)
-        return Step(value - self.taken_from(parameters[0], gradients[0]), gradients)
-
-    def taken_from(self, theta: Tensor, g: Tensor) -> Tensor:
-        """The penalty of each run [R], and its gradient precision (theta - centre) subtracted from g in place."""
-        theta, centre, precision, g = (part[:, : self.width] for part in (theta, self.centre, self.precision, g))
-        if kernels.usable(theta):
-            return kernels.take_quadratic(theta, centre, precision, g)
-        shift = theta - centre
-        pull = precision * shift
-        g.sub_(pull)
-        return 0.5 * shift.mul_(pull).sum(-1)
-
-    def penalty(self, theta: Tensor) -> Tensor:
-        """1/2 (theta - centre)^T diag(precision) (theta - centre) of each run [R]."""
-        return 0.5 * (self.precision * (theta - self.centre).square()).sum(-1)
+        return Step(value - self.penalty.pull(parameters[0], gradients[0]), gradients)
 
 
 def check_fit(ascent: Ascent, lam: Lambda) -> None:

@@ -17,10 +17,12 @@ from typing import final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, climb, silent
+from vcl.models.base import held
 from vcl.ops import kernels
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
@@ -66,28 +68,30 @@ class SynapticIntelligence:
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))
-        penalty = lambda_column(self.lam, past.mean) * past.precision
-        objective = Penalised(model, past.layout, past.centre, penalty, self.draws)
+        penalty = past.factor().scaled(lambda_column(self.lam, past.mean)).on(held(model, past.layout))
+        objective = Penalised(model, past.layout, penalty, self.draws)
         start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
         omega, before, theta = torch.zeros_like(start), start.clone(), start
         for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
             # The step has been taken: theta is where it led, the gradient what it saw where it began. That gradient
             # is the whole objective's, so what the penalty took from it is given back.
-            given = (theta, step.gradients[0], past.centre, penalty)
-            add_path(*(part[:, : objective.width] for part in (omega, before, *given)))
+            add_path(omega, before, theta, step.gradients[0], penalty)
         importance = omega.clamp(min=0) / ((theta - start).square() + self.damping)
         importance = on_held(model, past.layout, importance)
         return q.merge(Quadratic(past.layout, theta, theta.clone(), past.precision + 2 * importance))
 
 
-def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Tensor, precision: Tensor) -> None:
+def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, penalty: DiagonalFactor) -> None:
     """A step's share of the path integral, in place, all [R, D]; ``before`` then is where the next step begins.
 
-    omega += ( g + precision (before - centre) ) (theta - before)
+    omega += ( g + grad penalty(before) ) (theta - before), over the coordinates of the penalty.
     """
-    if kernels.usable(omega):
-        kernels.add_path(omega, before, theta, g, centre, precision)
+    omega, before, theta, g = (part[:, : penalty.layout.size] for part in (omega, before, theta, g))
+    tensors = (omega, before, theta, g, penalty.centre, penalty.precision)
+    if kernels.usable(omega) and all(part.stride(-1) == 1 for part in tensors):
+        kernels.add_path(*tensors)
         return
-    slope = g + precision * (before - centre)
-    omega.addcmul_(slope, theta - before)
+    slope = g.neg()
+    penalty.pull(before, slope)  # -( g + grad penalty )
+    omega.addcmul_(slope, theta - before, value=-1)
     before.copy_(theta)

@@ -1,0 +1,92 @@
+"""Penalties: -log q(theta) up to a constant, as a quadratic. They may be improper, so they are no beliefs.
+
+    1/2 (theta - centre)^T Lambda (theta - centre)
+
+Where Lambda is 0 nothing holds theta: EWC has no prior, and a task's site may say nothing of a parameter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.ops import kernels
+
+
+class DiagonalFactor(NamedTuple):
+    """1/2 sum_d precision_d (theta_d - centre_d)^2 for R runs: centre and precision [R, D]."""
+
+    layout: Layout
+    centre: Tensor
+    precision: Tensor
+
+    def scaled(self, weight: Tensor) -> DiagonalFactor:
+        """Times ``weight``, lambda for one: of each run [R, 1] or of each coordinate [R, D]."""
+        return self._replace(precision=weight * self.precision)
+
+    def on(self, part: Layout) -> DiagonalFactor:
+        """Only what ``part`` names is held; the precision of the rest is 0.
+
+        Where ``part`` stands first, the answer is over ``part`` alone, and :meth:`pull` looks at no more.
+        """
+        cut = DiagonalFactor(part, *(self.layout.cut(values, part) for values in self[1:]))
+        if part.names == self.layout.names[: len(part.names)]:
+            return cut
+        return self._replace(precision=self.layout.pad(cut.precision, part))
+
+    def pull(self, theta: Tensor, g: Tensor | None = None) -> Tensor:
+        """The penalty at theta [R, D] or [R, K, D]: [R] or [R, K].
+
+        Without ``g`` it is differentiable. With ``g``, which is like theta, its gradient precision (theta - centre) is
+        subtracted from ``g`` in place. theta may go on behind the coordinates of the layout; that part is not touched.
+        """
+        size = self.layout.size
+        theta, centre, precision = theta[..., :size], self.centre, self.precision
+        if g is not None and theta.dim() == 2 and kernels.usable(theta):
+            tensors = (theta, centre, precision, g[:, :size])
+            if all(values.stride(-1) == 1 for values in tensors):  # a prior may be one number for all coordinates
+                return kernels.take_quadratic(*tensors)
+        shift = theta - _beside(centre, theta)
+        pull = _beside(precision, theta) * shift
+        if g is None:
+            return 0.5 * (shift * pull).sum(-1)
+        g[..., :size].sub_(pull)
+        return 0.5 * shift.mul_(pull).sum(-1)
+
+
+class FullFactor(NamedTuple):
+    """1/2 (theta - centre)^T precision (theta - centre) for R runs: centre [R, D], precision [R, D, D]."""
+
+    layout: Layout
+    centre: Tensor
+    precision: Tensor
+
+    def scaled(self, weight: Tensor) -> FullFactor:
+        """W^{1/2} precision W^{1/2}, W = diag(weight): ``weight`` of each run [R, 1] or of each coordinate [R, D].
+
+        So the penalty stays from 0 up, and tensors that are independent are weighted independently.
+        """
+        root = weight.sqrt()
+        return self._replace(precision=root.unsqueeze(-1) * self.precision * root.unsqueeze(-2))
+
+    def on(self, part: Layout) -> FullFactor:
+        """Only what ``part`` names is held, as if the rest stood at the centre; the precision of the rest is 0."""
+        held = self.layout.pad(self.centre.new_ones(part.size), part)
+        return self._replace(precision=held.unsqueeze(-1) * self.precision * held)
+
+    def pull(self, theta: Tensor, g: Tensor | None = None) -> Tensor:
+        """The penalty at theta [R, D] or [R, K, D]: [R] or [R, K]; see :meth:`DiagonalFactor.pull`."""
+        size = self.layout.size
+        shift = theta[..., :size] - _beside(self.centre, theta)
+        pull = (shift.reshape(len(shift), -1, size) @ self.precision).reshape(shift.shape)
+        if g is not None:
+            g[..., :size].sub_(pull)
+        return 0.5 * torch.einsum("...d,...d->...", shift, pull)
+
+
+def _beside(values: Tensor, theta: Tensor) -> Tensor:
+    """``values`` [R, D] so that they broadcast with theta [R, D] or [R, K, D]."""
+    return values if theta.dim() == 2 else values.unsqueeze(1)
