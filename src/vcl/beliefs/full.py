@@ -1,15 +1,21 @@
-"""The Gaussian with a full precision matrix, for R independent runs at once."""
+"""The Gaussian with a full precision matrix q(theta) = N(theta; mean, Lambda^{-1}), for R independent runs at once."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection
+from math import inf
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Roles
 from vcl.beliefs.factors import FullFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
+from vcl.errors import VclError, unknown
+
+CLIMBS = ("log_var", "log_sd")
 
 
 class FullGaussian(NamedTuple):
@@ -19,38 +25,49 @@ class FullGaussian(NamedTuple):
     mean: Tensor
     precision: Tensor
 
+    @classmethod
+    def from_prior(cls, prior: MeanField) -> FullGaussian:
+        """The prior with its diagonal precision written out."""
+        return cls(prior.layout, prior.mean, torch.diag_embed(_precision(prior)))
+
+    def expand(self, runs: int) -> FullGaussian:
+        """The same one-run distribution for ``runs`` runs."""
+        return FullGaussian(self.layout, self.mean.expand(runs, -1), self.precision.expand(runs, -1, -1))
+
     def grow(self, prior: MeanField) -> FullGaussian:
         """New parameters at the prior, independent of the old ones."""
-        layout = self.layout.extend(prior.layout)
-        new = self.layout.new(prior.layout).size
-        precision = torch.nn.functional.pad(self.precision, (0, new, 0, new))
-        diagonal = self.layout.append(torch.zeros_like(self.mean), prior.layout, (-prior.log_var).exp())
-        mean = self.layout.append(self.mean, prior.layout, prior.mean)
-        return FullGaussian(layout, mean, precision + torch.diag_embed(diagonal))
+        new = self.layout.new(prior.layout)
+        if not new.names:
+            return self
+        precision = torch.nn.functional.pad(self.precision, (0, new.size, 0, new.size))
+        old = self.layout.size
+        precision[:, old:, old:] = torch.diag_embed(_precision(prior.restrict(new)).to(precision))
+        return FullGaussian(
+            self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean), precision
+        )
 
     def restrict(self, part: Layout) -> FullGaussian:
-        """The marginal over ``part``: a block of the covariance."""
-        index = self.layout.places(part)
-        covariance = torch.linalg.inv(self.precision)[:, index][:, :, index]
-        return FullGaussian(part, self.mean[:, index], torch.linalg.inv(covariance))
+        """The marginal over ``part``. With a the part and b the rest, its precision is L_aa - L_ab L_bb^{-1} L_ba."""
+        if part == self.layout:
+            return self
+        index, _ = self._places(part)
+        precision = self.precision[:, index][:, :, index] - self._explained(part)
+        return FullGaussian(part, self.mean[:, index], precision)
 
     def merge(self, part: FullGaussian) -> FullGaussian:
         """q(part) replaced, and q(rest | part) kept.
 
-        With a the part and b the rest, the joint precision is that of q(b | a), with the part's precision in the place
-        of the marginal's: Lambda_aa + (new - old), where old is the marginal precision of a; and b's mean moves along.
+        With a the part and b the rest, q(b | a) is held by L_bb, L_ba and m_b + L_bb^{-1} L_ba m_a. So those stay, L_aa
+        becomes the part's precision plus L_ab L_bb^{-1} L_ba, and m_b moves along with m_a.
         """
-        index = self.layout.places(part.layout).to(self.mean.device)
-        rest = torch.ones(self.layout.size, dtype=torch.bool, device=self.mean.device)
-        rest[index] = False
-        other = rest.nonzero()[:, 0]
-        old = self.restrict(part.layout)
+        if part.layout == self.layout:
+            return part
+        index, other = self._places(part.layout)
         precision = self.precision.clone()
-        precision[:, index[:, None], index] += part.precision - old.precision
+        precision[:, index[:, None], index] = part.precision + self._explained(part.layout)
+        moved = self.precision[:, other][:, :, index] @ (part.mean - self.mean[:, index]).unsqueeze(-1)
         mean = self.mean.index_copy(1, index, part.mean)
-        if len(other):
-            cross = self.precision[:, other][:, :, index] @ (part.mean - old.mean)[..., None]
-            mean[:, other] -= torch.linalg.solve(self.precision[:, other][:, :, other], cross)[..., 0]
+        mean[:, other] -= torch.linalg.solve(self.precision[:, other][:, :, other], moved).squeeze(-1)
         return FullGaussian(self.layout, mean, precision)
 
     def to(self, where: torch.device | torch.dtype | str) -> FullGaussian:
@@ -72,3 +89,101 @@ class FullGaussian(NamedTuple):
         spread = torch.linalg.solve_triangular(upper, flat.mT, upper=True).mT
         draws: Tensor = self.mean[:, None] + spread
         return draws.reshape(noise.shape)
+
+    def start(self, mean: Tensor, wide: Collection[str], var: float) -> FullGaussian:
+        """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var`` and are independent, the rest its marginal."""
+        rest = self.layout.where(lambda name: name not in wide)
+        index = self.layout.places(rest).to(mean.device)
+        precision = torch.diag_embed(torch.full_like(mean, 1 / var))
+        precision[:, index[:, None], index] = self.restrict(rest).precision
+        return FullGaussian(self.layout, mean, precision)
+
+    def bind(self, roles: Roles, climbs: str) -> FullFit:
+        """How to climb from this belief: by the mean and a Cholesky factor of the covariance."""
+        return FullFit(self, roles, climbs)
+
+    def _places(self, part: Layout) -> tuple[Tensor, Tensor]:
+        """Positions of ``part`` and of the rest."""
+        rest = self.layout.where(lambda name: name not in part.names)
+        where = self.mean.device
+        return self.layout.places(part).to(where), self.layout.places(rest).to(where)
+
+    def _explained(self, part: Layout) -> Tensor:
+        """L_ab L_bb^{-1} L_ba: what the part's precision loses where the rest is integrated out; 0 if independent."""
+        index, other = self._places(part)
+        cross = self.precision[:, other][:, :, index]
+        found: Tensor = cross.mT @ torch.linalg.solve(self.precision[:, other][:, :, other], cross)
+        return 0.5 * (found + found.mT)
+
+
+@final
+class FullFit:
+    """Climbs mean [R, D] and C [R, D, D], where L = strict lower triangle of C + exp(its diagonal), covariance = L L^T.
+
+    With ``climbs="log_var"`` the diagonal of C is 2 log L_dd, with ``"log_sd"`` it is log L_dd: L_dd^2 is the variance
+    of theta_d given those before it. What stands above the diagonal is 0 and has no gradient.
+    """
+
+    def __init__(self, previous: FullGaussian, roles: Roles, climbs: str) -> None:
+        if climbs not in CLIMBS:
+            raise unknown("climbs", climbs, CLIMBS)
+        loose = [name for name in previous.layout.names if name not in roles.held.names]
+        if loose:
+            raise VclError(
+                f"a full Gaussian needs a posterior over every parameter, but {loose[0]!r} is a point or free; give "
+                "that model a mean-field belief."
+            )
+        self.previous, self.scale = previous, 0.5 if climbs == "log_var" else 1.0
+        self.root = torch.linalg.cholesky(previous.precision)  # precision = root root^T
+        self.log_det = 2 * self.root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    @property
+    def noise(self) -> int:
+        """D standard normals a draw."""
+        return self.previous.layout.size
+
+    def parameters(self, q: FullGaussian) -> tuple[Tensor, ...]:
+        """Mean and C at q."""
+        root = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(q.precision)))
+        diagonal = root.diagonal(dim1=-2, dim2=-1).log() / self.scale
+        return q.mean, root.tril(-1) + torch.diag_embed(diagonal)
+
+    def belief(self, parameters: tuple[Tensor, ...]) -> FullGaussian:
+        """The inverse."""
+        mean, _ = parameters
+        return FullGaussian(self.previous.layout, mean, torch.cholesky_inverse(self._lower(parameters)))
+
+    def draw(self, parameters: tuple[Tensor, ...], noise: Tensor) -> Tensor:
+        """theta = mean + L noise: [R, S, D] from noise [R, S, D], differentiable in the parameters."""
+        mean, _ = parameters
+        return mean.unsqueeze(1) + noise @ self._lower(parameters).mT
+
+    def kl(self, parameters: tuple[Tensor, ...]) -> Tensor:
+        """KL(q || previous) of each run [R].
+
+        1/2 [ tr(Lambda L L^T) + (m - m_p)^T Lambda (m - m_p) - D - log det Lambda - log det L L^T ], Lambda that of the
+        previous belief.
+        """
+        mean, lower = parameters
+        trace = (self.root.mT @ self._lower(parameters)).square().sum((-2, -1))
+        shift = (self.root.mT @ (mean - self.previous.mean).unsqueeze(-1)).square().sum((-2, -1))
+        log_det = 2 * self.scale * lower.diagonal(dim1=-2, dim2=-1).sum(-1)
+        value: Tensor = 0.5 * (trace + shift - self.noise - self.log_det - log_det)
+        return value
+
+    def _lower(self, parameters: tuple[Tensor, ...]) -> Tensor:
+        """L."""
+        _, lower = parameters
+        diagonal = (self.scale * lower.diagonal(dim1=-2, dim2=-1)).exp()
+        return lower.tril(-1) + torch.diag_embed(diagonal)
+
+
+def _precision(prior: MeanField) -> Tensor:
+    """e^{-log_var}, refused where the prior has a point."""
+    points = [name for name, values in prior.layout.split(prior.log_var).items() if bool((values == -inf).any())]
+    if points:
+        raise VclError(
+            f"a full Gaussian has no points, but the prior of {points[0]!r} has variance 0; give that model a "
+            "mean-field belief."
+        )
+    return (-prior.log_var).exp()

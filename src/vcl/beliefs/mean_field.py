@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Collection
+from math import inf, log
 from typing import NamedTuple, final
 
 import torch
@@ -21,6 +22,11 @@ class MeanField(NamedTuple):
     layout: Layout
     mean: Tensor
     log_var: Tensor
+
+    @classmethod
+    def from_prior(cls, prior: MeanField) -> MeanField:
+        """The prior itself."""
+        return prior
 
     def expand(self, runs: int) -> MeanField:
         """The same one-run distribution for ``runs`` runs."""
@@ -60,6 +66,12 @@ class MeanField(NamedTuple):
     def draw(self, noise: Tensor) -> Tensor:
         """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
         return like_draws(self.mean, noise) + like_draws((0.5 * self.log_var).exp(), noise) * noise
+
+    def start(self, mean: Tensor, wide: Collection[str], var: float) -> MeanField:
+        """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var``, the others keep theirs."""
+        log_vars = self.layout.split(self.log_var)
+        log_vars |= {name: torch.full_like(log_vars[name], log(var)) for name in wide}
+        return MeanField(self.layout, mean, self.layout.join(log_vars, lead=1))
 
 
 def like_draws(values: Tensor, noise: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ class Exact:
 
     def initial(self, prior: MeanField) -> FullGaussian:
         """The prior, with its (diagonal) precision written out."""
-        return FullGaussian(prior.layout, prior.mean, torch.diag_embed((-prior.log_var).exp()))
+        return FullGaussian.from_prior(prior)
 
     def __call__(self, target: Target[FullGaussian], rng: Rng, report: Report = silent) -> FullGaussian:
         """Precision += X^T X / s^2, and the mean that follows from Bayes' rule."""
