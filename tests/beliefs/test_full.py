@@ -160,7 +160,7 @@ def test_variational_inference_with_correlations_ends_at_the_exact_posterior() -
         fit = q.bind(all_held(q.layout), "log_var")
         start = q.start(q.mean + torch.tensor([[0.1], [-0.3]]), ["w"] if data is tasks[0] else [], 0.01)
         q = fit.belief(
-            ascend(Bound(model, fit), fit.parameters(start), data, Ascent(4000, None, 0.1, "cosine"), Rng((0, 1)))
+            ascend(Bound(model, fit), fit.parameters(start), data, Ascent(3000, None, 0.1, "cosine"), Rng((0, 1)))
         )
     X, y = (torch.cat([getattr(data, part)[0] for data in tasks]) for part in ("x", "y"))
     mean, precision = linear_posterior(X, y, 0.5, 2.0)

@@ -80,6 +80,21 @@ class Layout(NamedTuple):
         starts = (spans[name] for name in part.names)
         return torch.cat([torch.arange(0), *(torch.arange(first, first + size) for first, size in starts)])
 
+    def coordinate(self, position: int) -> str:
+        """The tensor and the index in it that stand at a position of the flat vector.
+
+        >>> Layout(("w", "b"), ((2, 3), ())).coordinate(4), Layout(("w", "b"), ((2, 3), ())).coordinate(6)
+        ('w[1, 1]', 'b')
+        """
+        starts = list(accumulate(self.sizes, initial=0))
+        at = next(at for at, end in enumerate(starts[1:]) if position < end)
+        index: list[str] = []
+        rest = position - starts[at]
+        for size in reversed(self.shapes[at]):
+            rest, inner = divmod(rest, size)
+            index.insert(0, str(inner))
+        return self.names[at] + (f"[{', '.join(index)}]" if index else "")
+
     def pick(self, flat: Tensor, part: Layout) -> Tensor:
         """The values of ``part`` out of ``flat`` [..., D]."""
         return flat if part == self else flat[..., self.places(part).to(flat.device)]
