@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import NamedTuple, final
 
@@ -13,6 +13,7 @@ from vcl.beliefs.belief import Roles
 from vcl.beliefs.factors import FullFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.stored import MATRIX, VECTOR, checked
 from vcl.errors import VclError, unknown
 
 CLIMBS = ("log_var", "log_sd")
@@ -89,6 +90,15 @@ class FullGaussian(NamedTuple):
         spread = torch.linalg.solve_triangular(upper, flat.mT, upper=True).mT
         draws: Tensor = self.mean[:, None] + spread
         return draws.reshape(noise.shape)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """mean and precision, by name."""
+        return {"mean": self.mean, "precision": self.precision}
+
+    @classmethod
+    def from_tensors(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> FullGaussian:
+        """The inverse of :meth:`tensors`, checked."""
+        return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "precision": MATRIX}))
 
     def start(self, mean: Tensor, wide: Collection[str], var: float) -> FullGaussian:
         """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var`` and are independent, the rest its marginal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf, log
 from typing import NamedTuple, final
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
+from vcl.beliefs.stored import VECTOR, checked
 from vcl.ops import kernels
 
 ALL = slice(None)
@@ -66,6 +67,15 @@ class MeanField(NamedTuple):
     def draw(self, noise: Tensor) -> Tensor:
         """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
         return like_draws(self.mean, noise) + like_draws((0.5 * self.log_var).exp(), noise) * noise
+
+    def tensors(self) -> dict[str, Tensor]:
+        """mean and log_var, by name."""
+        return {"mean": self.mean, "log_var": self.log_var}
+
+    @classmethod
+    def from_tensors(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> MeanField:
+        """The inverse of :meth:`tensors`, checked."""
+        return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "log_var": VECTOR}, points=["log_var"]))
 
     def start(self, mean: Tensor, wide: Collection[str], var: float) -> MeanField:
         """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var``, the others keep theirs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField, like_draws
+from vcl.beliefs.stored import VECTOR, checked
 
 
 class Point(NamedTuple):
@@ -16,6 +18,10 @@ class Point(NamedTuple):
 
     layout: Layout
     mean: Tensor
+
+    def expand(self, runs: int) -> Point:
+        """The same one-run theta for ``runs`` runs."""
+        return Point(self.layout, self.mean.expand(runs, -1))
 
     def grow(self, prior: MeanField) -> Point:
         """New parameters stand at the prior's mean until data informs them."""
@@ -40,3 +46,12 @@ class Point(NamedTuple):
     def draw(self, noise: Tensor) -> Tensor:
         """The same theta every time."""
         return like_draws(self.mean, noise).expand(noise.shape)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """mean, by name."""
+        return {"mean": self.mean}
+
+    @classmethod
+    def from_tensors(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Point:
+        """The inverse of :meth:`tensors`, checked."""
+        return cls(layout, *checked(layout, tensors, {"mean": VECTOR}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField, like_draws
+from vcl.beliefs.stored import VECTOR, checked
 
 
 class Quadratic(NamedTuple):
@@ -23,6 +25,10 @@ class Quadratic(NamedTuple):
     mean: Tensor
     centre: Tensor
     precision: Tensor
+
+    def expand(self, runs: int) -> Quadratic:
+        """The same for ``runs`` runs, from one."""
+        return Quadratic(self.layout, *(values.expand(runs, -1) for values in self[1:]))
 
     def grow(self, prior: MeanField) -> Quadratic:
         """New parameters stand at the prior's mean, with nothing that holds them there."""
@@ -54,6 +60,15 @@ class Quadratic(NamedTuple):
     def draw(self, noise: Tensor) -> Tensor:
         """The estimate every time."""
         return like_draws(self.mean, noise).expand(noise.shape)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """mean, centre and precision, by name."""
+        return {"mean": self.mean, "centre": self.centre, "precision": self.precision}
+
+    @classmethod
+    def from_tensors(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Quadratic:
+        """The inverse of :meth:`tensors`, checked."""
+        return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "centre": VECTOR, "precision": VECTOR}))
 
     def add(self, anchor: Tensor, phi: Tensor) -> Quadratic:
         """With -1/2 (theta - anchor)^T diag(phi) (theta - anchor) added.

@@ -11,18 +11,24 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.beliefs.belief import Belief
-from vcl.beliefs.full import FullGaussian
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import MeanField
-from vcl.beliefs.point import Point
-from vcl.beliefs.quadratic import Quadratic
+from vcl.beliefs.registry import FAMILIES, name_of
 from vcl.data import Data, Source
 from vcl.errors import VclError
 from vcl.recursion import State
 
-FORMAT = 1
-BELIEFS: dict[str, Any] = {belief.__name__: belief for belief in (MeanField, FullGaussian, Point, Quadratic)}
-"""Beliefs are named tuples of a layout and tensors, so a name and the tensors are all that needs saving."""
+FORMAT = 2
+"""1: beliefs were named by their classes. 2: by the names of :mod:`vcl.beliefs.registry`."""
+
+CLASSES = {
+    "Gaussian": "mean-field", "MeanField": "mean-field", "FullGaussian": "full", "Point": "point",
+    "Quadratic": "quadratic",
+}  # fmt: skip
+"""What files of format 1 call a family."""
+
+
+class UnregisteredError(ValueError):
+    """The file is whole, but holds a belief of a family that is not known here."""
 
 
 def to_bytes(state: State[Any]) -> bytes:
@@ -41,16 +47,17 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
         if not any(belief is known for known in beliefs):
             beliefs.append(belief)
         places[head] = next(place for place, known in enumerate(beliefs) if belief is known)
+    names = [name_of(belief) for belief in beliefs]
     tensors: dict[str, Tensor] = {}
     for place, belief in enumerate(beliefs):
-        tensors.update({f"belief.{place}.{field}": getattr(belief, field) for field in belief._fields[1:]})
+        tensors.update({f"belief.{place}.{name}": value for name, value in belief.tensors().items()})
     if state.coreset is not None:
         tensors.update({f"coreset.{field}": getattr(state.coreset, field) for field in ("x", "y", "source")})
     about = {
         "format": FORMAT,
         "t": state.t,
         "heads": dict(state.heads),
-        "beliefs": [{"kind": type(belief).__name__, "layout": belief.layout} for belief in beliefs],
+        "beliefs": [{"family": family, "layout": belief.layout} for family, belief in zip(names, beliefs, strict=True)],
         "predictive": places,
         "sources": None if state.coreset is None else state.coreset.sources,
     }
@@ -62,6 +69,8 @@ def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]
     """The state that :func:`to_bytes` wrote, on ``device``; one clear sentence if it is not as that wrote it."""
     try:
         return unpacked(content, device)
+    except UnregisteredError as error:
+        raise VclError(f"this state cannot be loaded: {error}.") from error
     except ValueError as error:
         raise VclError(f"this is no saved vcl state, or it is damaged ({error}); save it anew.") from error
 
@@ -69,15 +78,18 @@ def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]
 def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
     """The same, but what is wrong is a ValueError, for who knows the file's name.
 
-    What is looked at: that nothing is missing and nothing is too much, kinds, shapes and dtypes, and that all numbers
-    are finite (a log variance may be minus infinity, which is that of a point).
+    What is looked at: that nothing is missing and nothing is too much, and of the coreset shapes, dtypes and that all
+    numbers are finite. Every family looks at its own tensors. Files of format 1 are read too.
     """
     try:
         tensors = load(content)
         about = json.loads(bytes(_pop(tensors, "about").numpy()))
         made = about["format"]
-        _require(type(made) is int and made == FORMAT, f"its format is {made!r}, and this version reads {FORMAT}")
+        known = type(made) is int and 1 <= made <= FORMAT
+        _require(known, f"its format is {made!r}, and this version reads 1 to {FORMAT}")
         return _state(about, {name: value.to(device) for name, value in tensors.items()})
+    except UnregisteredError:
+        raise
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing or unknown") from error
     except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -86,7 +98,9 @@ def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
 
 def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
     """The state of a description and tensors, which must be all used."""
-    beliefs = [_belief(place, entry, tensors) for place, entry in enumerate(about["beliefs"])]
+    old = about["format"] == 1
+    entries = [(CLASSES[each["kind"]] if old else each["family"], each["layout"]) for each in about["beliefs"]]
+    beliefs = [_belief(f"belief.{place}.", *entry, tensors) for place, entry in enumerate(entries)]
     runs = beliefs[0].mean.shape[0]
     coreset = None if about["sources"] is None else _coreset(about["sources"], tensors)
     t, heads, places = about["t"], about["heads"], about["predictive"]
@@ -100,24 +114,25 @@ def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
     return State(t, heads, beliefs[0], {head: beliefs[place] for head, place in places.items()}, coreset)
 
 
-def _belief(place: int, entry: dict[str, Any], tensors: dict[str, Tensor]) -> Belief:
-    names, shapes = entry["layout"]
+def _belief(start: str, family: str, parameters: list[Any], tensors: dict[str, Tensor]) -> Belief:
+    """The belief of a family whose tensors' names begin with ``start``; they are taken out of ``tensors``."""
+    names, shapes = parameters
     layout = Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
-    _require(len(set(names)) == len(shapes) and all(isinstance(name, str) for name in names), "names of parameters")
+    _require(
+        len(set(names)) == len(names) == len(shapes) and all(isinstance(name, str) for name in names),
+        "names of parameters",
+    )
     _require(all(type(size) is int and size >= 0 for shape in layout.shapes for size in shape), "shapes of parameters")
-    kind = BELIEFS[entry["kind"]]
-    values = {field: _pop(tensors, f"belief.{place}.{field}") for field in kind._fields[1:]}
-    mean = values["mean"]
-    for field, value in values.items():
-        what = f"belief.{place}.{field}"
-        wide = kind is FullGaussian and field == "precision"
-        wanted = (mean.shape[0], *(layout.size,) * (2 if wide else 1))
-        _require(value.is_floating_point() and value.dtype == mean.dtype, f"{what} has dtype {value.dtype}")
-        _require(tuple(value.shape) == wanted, f"{what} has shape {tuple(value.shape)} and not {wanted}")
-        points = value == -torch.inf if field == "log_var" else torch.zeros((), dtype=torch.bool, device=value.device)
-        _require(bool((value.isfinite() | points).all()), f"{what} holds numbers that are not finite")
-    belief: Belief = kind(layout, *values.values())
-    return belief
+    mine = {name.removeprefix(start): tensors.pop(name) for name in list(tensors) if name.startswith(start)}
+    if family not in FAMILIES:
+        raise UnregisteredError(
+            f"it holds a belief of the family {family!r}, which is not registered here (known: "
+            f"{', '.join(FAMILIES)}): call vcl.beliefs.registry.register before you load it"
+        )
+    try:
+        return FAMILIES[family].from_tensors(layout, mine)
+    except VclError as error:
+        raise ValueError(f"{start}{error}") from error
 
 
 def _coreset(given: list[list[str]], tensors: dict[str, Tensor]) -> Data:

@@ -1,0 +1,40 @@
+"""The families of beliefs by name: what a saved state may hold."""
+
+from __future__ import annotations
+
+from vcl.beliefs.full import FullGaussian
+from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.point import Point
+from vcl.beliefs.quadratic import Quadratic
+from vcl.beliefs.stored import Stored
+from vcl.errors import VclError
+
+FAMILIES: dict[str, type[Stored]] = {
+    "mean-field": MeanField,
+    "full": FullGaussian,
+    "point": Point,
+    "quadratic": Quadratic,
+}
+"""Names stand in files, so they never change."""
+
+
+def register(name: str, family: type[Stored]) -> None:
+    """Make a family of your own known by a name, so that its beliefs can be saved and loaded."""
+    if FAMILIES.get(name, family) is not family:
+        raise VclError(f"the name {name!r} is that of {FAMILIES[name].__name__}; register under another name.")
+    for known, other in FAMILIES.items():
+        if other is family and known != name:
+            raise VclError(f"{family.__name__} is registered as {known!r} already; files need one name for a family.")
+    FAMILIES[name] = family
+
+
+def name_of(belief: object) -> str:
+    """The name that the family of ``belief`` is registered by."""
+    for name, family in FAMILIES.items():
+        if type(belief) is family:
+            return name
+    kind = type(belief).__name__
+    raise VclError(
+        f"a belief of the family {kind} cannot be saved, since no file could name it; give {kind} tensors() and "
+        f'from_tensors(layout, tensors), and call vcl.beliefs.registry.register("a-name", {kind}) first.'
+    )
