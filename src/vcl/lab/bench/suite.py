@@ -7,19 +7,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from vcl import __version__
-from vcl.lab.bench import peers, work
+from vcl.lab.bench import floors, peers, shapes, work
 from vcl.lab.bench.timing import Job, Timing, take_turns
 from vcl.lab.provenance import device_name
 
 DRAWS, RUNS = (1, 10), (1, 10)
+WAYS: tuple[Literal["local", "weights"], ...] = ("local", "weights")
 
 GENERAL = ", the general way"
 """Behind the name of an estimator whose network is not recognised."""
+
+PRODUCTS, BYTES, COPY = "matrix products alone", "bytes over bandwidth", "a large copy"
+"""Two floors of a step, and the job by which bandwidth is measured."""
 
 
 class Size(NamedTuple):
@@ -28,9 +32,11 @@ class Size(NamedTuple):
     rounds: int
     images: int
     center: int
+    task: int | None
+    """At most so many examples in a task of a published network; none takes as many as the paper's."""
 
 
-FULL, QUICK = Size(10, 10_000, 60_000), Size(2, 500, 2_000)
+FULL, QUICK = Size(10, 10_000, 60_000, None), Size(2, 500, 2_000, 500)
 
 
 class Line(NamedTuple):
@@ -50,6 +56,13 @@ def run(device: torch.device, size: Size, say: Callable[[str], None]) -> list[Li
         for draws in DRAWS:
             say(f"training step, {runs} x {draws} (runs x draws)")
             lines += _steps(standard, draws, runs, size)
+    for shape in shapes.published(size.task):
+        for runs in shape.runs:
+            if shape.fits(runs, device):
+                say(f"training step of {shape.name}, {runs} x {shape.draws} (runs x draws)")
+                lines += _published(shape, runs, device, size)
+            else:
+                say(f"left out, too large for this device: training step of {shape.name}, {runs} x {shape.draws}")
     say(f"prediction, {size.images:,} images, 100 draws")
     lines += _predictions(standard, size)
     say("K-center, Fisher information, import")
@@ -58,23 +71,44 @@ def run(device: torch.device, size: Size, say: Callable[[str], None]) -> list[Li
 
 
 def _steps(standard: work.Standard, draws: int, runs: int, size: Size) -> list[Line]:
+    copy = floors.copy(standard.device)
     jobs: dict[str, Job] = {
-        "matrix products alone": work.floor(standard, draws, runs),
+        PRODUCTS: work.floor(standard, draws, runs),
+        COPY: copy.job,
         "local": work.step(standard, "local", draws, runs),
         "weights": work.step(standard, "weights", draws, runs),
         f"local{GENERAL}": work.step(standard, "local", draws, runs, general=True),
         f"weights{GENERAL}": work.step(standard, "weights", draws, runs, general=True),
     }
-    against = {"floor": "matrix products alone"}
+    against = {"floor": PRODUCTS}
     if runs == 1:
         jobs["deterministic network"] = work.deterministic(standard)
         jobs |= {peer.name: peers.step(standard, peer, draws) for peer in peers.installed()}
         against["deterministic"] = "deterministic network"
     timed = take_turns(jobs, size.rounds, 10, standard.device)
+    copied = timed.pop(COPY)
+    least: dict[str, Timing] = {
+        f"{BYTES}, {estimator}": copy.time(copied, work.moved(estimator, draws, runs)) for estimator in WAYS
+    }
+    timed = {PRODUCTS: timed.pop(PRODUCTS), **least, **timed}
     rivals = [peer.name for peer in peers.installed() if peer.name in timed]
     if rivals:
         against["fastest other"] = min(rivals, key=lambda name: timed[name].least)
     return _lines(f"step, {runs} runs x {draws} draws", timed, against)
+
+
+def _published(shape: shapes.Shape, runs: int, device: torch.device, size: Size) -> list[Line]:
+    step, copy = shapes.step(shape, runs, device), floors.copy(device)
+    jobs: dict[str, Job] = {PRODUCTS: step.floor, COPY: copy.job, shape.estimator: step.job}
+    if device.type == "cuda":
+        timed = take_turns(jobs, size.rounds, 10, device)
+    else:  # large steps take seconds
+        calls = max(1, min(10, int(shapes.LIGHT / shape.multiplications(runs))))
+        timed = take_turns(jobs, min(size.rounds, 3), calls, device, warm_up=1)
+    timed[BYTES] = copy.time(timed.pop(COPY), step.moved)
+    order = PRODUCTS, BYTES, shape.estimator
+    group = f"step of {shape.name}, {shape.sizes}, batch {shape.rows}, {runs} runs x {shape.draws} draws"
+    return _lines(group, {name: timed[name] for name in order}, {"floor": PRODUCTS, "bytes": BYTES})
 
 
 def _predictions(standard: work.Standard, size: Size) -> list[Line]:
@@ -115,7 +149,11 @@ def _import(name: str) -> Timing:
 def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> list[Line]:
     lines = []
     for name, timing in timed.items():
-        others = {**against, "fast way": name.removesuffix(GENERAL)} if name.endswith(GENERAL) else against
+        others, way = dict(against), name.removesuffix(GENERAL)
+        if f"{BYTES}, {way}" in timed:
+            others["bytes"] = f"{BYTES}, {way}"
+        if way != name:
+            others["fast way"] = way
         ratios = {what: timing.least / timed[other].least for what, other in others.items() if timed[other].least > 0}
         lines.append(Line(group, name, timing, ratios))
     return lines

@@ -21,14 +21,16 @@ class Timing(NamedTuple):
 Job = Callable[[], object]
 
 
-def take_turns(jobs: Mapping[str, Job], rounds: int, calls: int, device: torch.device) -> dict[str, Timing]:
-    """Each job ``calls`` times in a row, job after job, ``rounds`` times over.
+def take_turns(
+    jobs: Mapping[str, Job], rounds: int, calls: int, device: torch.device, warm_up: int | None = None
+) -> dict[str, Timing]:
+    """Each job ``calls`` times in a row, job after job, ``rounds`` times over, after ``warm_up`` calls of each.
 
     The first call of every row is left out: it finds the caches full of another job's numbers.
     """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for job in jobs.values():  # what is made on first use is not part of the work
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP if warm_up is None else warm_up):
             job()
     for _ in range(rounds):
         for name, job in jobs.items():

@@ -16,6 +16,7 @@ from vcl.data import Data, dataset
 from vcl.engines.forward import Estimator
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.step import make_step
+from vcl.lab.bench import floors
 from vcl.lab.bench.timing import Job
 from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical
@@ -111,34 +112,21 @@ def floor(work: Standard, draws: int, runs: int) -> Job:
     """The matrix products of a `local` step and nothing else: no step of it can be faster on this machine.
 
     Each layer multiplies for the mean and for the variance, forward and for both gradients, and backward to its input
-    from the second layer on; the first layer's products serve all draws. The memory for them is there already: how fast
-    the system hands out new memory depends on what else ran in the process.
+    from the second layer on; the first layer's products serve all draws.
     """
-    products: list[tuple[Tensor, Tensor]] = []
+    products: floors.Products = []
     for place, (width, out) in enumerate(pairwise(SIZES)):
         rows = BATCH * (draws if place else 1)
         x, w, g = (
             torch.randn(runs, *shape, device=work.device) for shape in ((rows, width), (out, width), (rows, out))
         )
         products += [(x, w.mT), (x, w.mT), (g.mT, x), (g.mT, x)] + ([(g, w), (g, w)] if place else [])
-    places = [torch.bmm(a, b) for a, b in products]
+    return floors.multiply(products, work.device)
 
-    def multiply() -> list[Tensor]:
-        return [torch.bmm(a, b, out=place) for (a, b), place in zip(products, places, strict=True)]
 
-    if work.device.type != "cuda":
-        return multiply
-    torch.cuda.synchronize(work.device)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):  # as a step is: launched one by one they would wait for Python
-        multiply()
-    memory = products, places  # the graph works in it but does not hold it
-
-    def replay() -> list[Tensor]:
-        graph.replay()
-        return memory[1]
-
-    return replay
+def moved(estimator: Estimator, draws: int, runs: int) -> int:
+    """The bytes that a step must move."""
+    return floors.moved(runs * network().layout({"all": SIZES[3]}).size, 0, draws, estimator)
 
 
 def prediction(images: Tensor, draws: int, estimator: Estimator) -> Job:

@@ -70,7 +70,8 @@ def bench(
         console.print(table)
     console.print(
         f"vcl {about['vcl']}, torch {about['torch']}, {about['device']}. Least of repeats that take turns; only ratios "
-        "compare, since they are of one call on one machine: to the matrix products alone (floor), to a deterministic "
+        "compare, since they are of one call on one machine: to the matrix products alone (floor), to the time in "
+        "which the device's bandwidth moves weights, gradients, parameters and moments (bytes), to a deterministic "
         "network (plain), to the fastest other library (other), to the same network recognised as a chain (fast way).",
         highlight=False,
         soft_wrap=True,
