@@ -81,11 +81,11 @@ def failures(rounds: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
 def table(found: list[Line]) -> str:
     """For people at a terminal."""
     width = max((len(line.job) for line in found), default=3)
-    text = [f"{'job':<{width}}{'old ms':>11}{'new ms':>11}{'new/old':>9}{'rounds':>16}{'spread':>8}"]
+    text = [f"{'job':<{width}}{'old ms':>11}{'new ms':>11}{'new/old':>9}{'rounds':>19}{'spread':>9}"]
     for line in found:
         between = f"{line.low:.3f} to {line.high:.3f}"
         text.append(
-            f"{line.job:<{width}}{line.old:>11.4f}{line.new:>11.4f}{line.ratio:>9.3f}{between:>16}{line.spread:>8.2f}"
+            f"{line.job:<{width}}{line.old:>11.4f}{line.new:>11.4f}{line.ratio:>9.3f}{between:>19}{line.spread:>9.2f}"
         )
     return "\n".join(text)
 

@@ -25,6 +25,9 @@ GENERAL = ", the general way"
 PRODUCTS, BYTES, COPY = "matrix products alone", "bytes over bandwidth", "a large copy"
 """Two floors of a step, and the job by which bandwidth is measured."""
 
+BYTES_OF = "bytes, "
+"""Before the name of an estimator, where a group has several: the bytes of its own step over bandwidth."""
+
 
 class Size(NamedTuple):
     """How much is measured."""
@@ -36,7 +39,7 @@ class Size(NamedTuple):
     """At most so many examples in a task of a published network; none takes as many as the paper's."""
 
 
-FULL, QUICK = Size(10, 10_000, 60_000, None), Size(2, 500, 2_000, 500)
+FULL, QUICK = Size(10, 10_000, 60_000, None), Size(2, 500, 2_000, 100)
 
 
 class Line(NamedTuple):
@@ -88,7 +91,7 @@ def _steps(standard: work.Standard, draws: int, runs: int, size: Size) -> list[L
     timed = take_turns(jobs, size.rounds, 10, standard.device)
     copied = timed.pop(COPY)
     least: dict[str, Timing] = {
-        f"{BYTES}, {estimator}": copy.time(copied, work.moved(estimator, draws, runs)) for estimator in WAYS
+        f"{BYTES_OF}{estimator}": copy.time(copied, work.moved(estimator, draws, runs)) for estimator in WAYS
     }
     timed = {PRODUCTS: timed.pop(PRODUCTS), **least, **timed}
     rivals = [peer.name for peer in peers.installed() if peer.name in timed]
@@ -150,8 +153,8 @@ def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> lis
     lines = []
     for name, timing in timed.items():
         others, way = dict(against), name.removesuffix(GENERAL)
-        if f"{BYTES}, {way}" in timed:
-            others["bytes"] = f"{BYTES}, {way}"
+        if f"{BYTES_OF}{way}" in timed:
+            others["bytes"] = f"{BYTES_OF}{way}"
         if way != name:
             others["fast way"] = way
         ratios = {what: timing.least / timed[other].least for what, other in others.items() if timed[other].least > 0}

@@ -25,6 +25,7 @@ def bench(
     import os
 
     import torch
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from vcl.errors import VclError, unknown
@@ -62,7 +63,10 @@ def bench(
         mine = [line for line in lines if line.group == group]
         shown = [what for what in columns if any(what in line.ratios for line in mine)]
         heads = [f"x {SHORT.get(what, what)}" for what in shown]
-        table = Table("job", "ms", "median", *heads, title=group, title_justify="left")
+        table = Table(
+            "job", "ms", "median", *heads,
+            title=group, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0),
+        )  # fmt: skip
         table.columns[0].no_wrap = True
         for line in mine:
             ratios = [f"{line.ratios[what]:.2f}" if what in line.ratios else "" for what in shown]
