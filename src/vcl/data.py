@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +96,12 @@ class Data(NamedTuple):
         if int(counts.min()) != int(counts.max()):
             raise VclError(f"runs hold different numbers of these examples ({counts.tolist()}); stack equal ones.")
         return self.take(mask.nonzero()[:, 1].view(self.runs, -1))
+
+    def select(self, runs: Sequence[int]) -> Data:
+        """These runs only, by their positions; examples that runs share stay shared."""
+        kept = torch.as_tensor(runs, dtype=torch.int64)
+        x, y, source = (_of_runs(part, kept) for part in (self.x, self.y, self.source))
+        return Data(x, y, source, self.sources)
 
     def to(self, device: torch.device | str) -> Data:
         """On another device; examples that runs share stay shared."""
@@ -239,6 +245,11 @@ def _tidy(data: Data) -> Data:
     for new, old in enumerate(present):
         place[old] = new
     return data._replace(source=place[data.source], sources=tuple(data.sources[old] for old in present))
+
+
+def _of_runs(part: Tensor, runs: Tensor) -> Tensor:
+    """``part`` [R, ...] of some runs; of values that all runs share it is a view."""
+    return part[:1].expand(len(runs), *part.shape[1:]) if part.stride(0) == 0 else part[runs.to(part.device)]
 
 
 def _once(part: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:

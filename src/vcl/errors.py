@@ -11,7 +11,15 @@ class VclError(Exception):
 
 
 class NonFiniteError(VclError):
-    """Training left the finite numbers."""
+    """Training left the finite numbers.
+
+    ``runs`` are the positions of those that did in the stack of runs (none: nobody knows which), and ``reason`` says
+    what happened without naming them.
+    """
+
+    def __init__(self, message: str, runs: Iterable[int] = (), reason: str | None = None) -> None:
+        super().__init__(message)
+        self.runs, self.reason = tuple(runs), message if reason is None else reason
 
 
 def too_fast(lr: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, TypeVar
+from warnings import warn
 
 import torch
 
@@ -16,7 +17,7 @@ from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Report, silent
 from vcl.models.base import Heads, Model
 from vcl.ops.rng import Rng
-from vcl.projections.base import Projection, Target
+from vcl.projections.base import Projection, Target, lambda_of, select_runs
 
 Q = TypeVar("Q", bound=Belief)
 
@@ -33,10 +34,27 @@ class Task(NamedTuple):
     heads: Heads
 
 
+class SetAside(NamedTuple):
+    """A run that left the finite numbers and so was taken out of the stack: runs never meet, and the others go on."""
+
+    run: int
+    """Its position among the runs that the stream began with."""
+    seed: int
+    lam: float | None
+    """Its lambda, where the method has one."""
+    task: int
+    reason: str
+
+    def __str__(self) -> str:
+        lam = "" if self.lam is None else f" (lambda {self.lam:g})"
+        return f"seed {self.seed}{lam} in task {self.task}: {self.reason}"
+
+
 class State(NamedTuple, Generic[Q]):
     """All that continues after task t: q~_t, q_t (by head), C_t, and the heads met so far.
 
-    ``predictive[h]`` is the belief to predict with at head h. It is never propagated.
+    ``predictive[h]`` is the belief to predict with at head h. It is never propagated. All are of the runs that are
+    left, :attr:`alive`; ``set_aside`` tells of the others.
     """
 
     t: int
@@ -44,6 +62,29 @@ class State(NamedTuple, Generic[Q]):
     propagated: Q
     predictive: Mapping[str, Q]
     coreset: Data | None
+    set_aside: tuple[SetAside, ...] = ()
+
+    @property
+    def begun(self) -> int:
+        """How many runs the stream began with."""
+        return self.propagated.mean.shape[0] + len(self.set_aside)
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """Which of the runs that the stream began with are left."""
+        gone = {each.run for each in self.set_aside}
+        return tuple(run for run in range(self.begun) if run not in gone)
+
+    def select(self, runs: Sequence[int]) -> State[Q]:
+        """These runs only, by their positions among those that are left; what was set aside is not counted anew."""
+        kept = torch.tensor(runs, device=self.propagated.mean.device)
+        beliefs = {id(belief): belief for belief in (self.propagated, *self.predictive.values())}
+        chosen = {key: belief.select(kept) for key, belief in beliefs.items()}  # one for all heads stays one
+        return self._replace(
+            propagated=chosen[id(self.propagated)],
+            predictive={head: chosen[id(belief)] for head, belief in self.predictive.items()},
+            coreset=None if self.coreset is None else self.coreset.select(runs),
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -68,6 +109,11 @@ class Method(Generic[Q]):
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
+    def select(self, runs: Sequence[int], of: int) -> Method[Q]:
+        """The same method for these of ``of`` runs: settings that each run has one of, such as lambda, go with them."""
+        project, refit = (select_runs(each, runs, of) for each in (self.project, self.refit))
+        return Method(project, self.choose, refit, self.predictive)
+
 
 def initial(model: Model, method: Method[Q], runs: int, device: torch.device | str = "cpu") -> State[Q]:
     """C_0 = {}, q~_0 = p."""
@@ -85,27 +131,44 @@ def learn(
 ) -> Iterator[State[Q]]:
     """Algorithm 1: one state per task, each from the one before and the task's own data alone.
 
-    Floating-point data is taken in the belief's own precision.
+    Floating-point data is taken in the belief's own precision. A run that leaves the finite numbers is set aside: the
+    task is learned again without it, which changes no bit of the others, and ``state.set_aside`` tells of it (so does a
+    warning, where there is no ``report``). If none is left, the error is raised. Tasks, method and seeds may go on
+    being those of all runs that the stream began with.
     """
     for task in tasks:
-        t, dtype = state.t + 1, state.propagated.mean.dtype
-        task = task._replace(train=in_precision(labelled(task.train), dtype))
-        _check(state, task, method, rng)
-        heads = {**state.heads, **task.heads}
-        model.check(task.train, heads)
-        prior = model.prior(heads)
-        purpose = rng.at("task", t)
-        q = state.propagated.grow(prior)  # unseen heads stand at the prior
-        # C_t <- update the coreset using C_{t-1} and D_t
-        old = task.train.empty() if state.coreset is None else state.coreset
-        coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
-        with _naming(task, t):
-            # q~_t <- proj( q~_{t-1} p(D_t u C_{t-1} \ C_t | theta) )
-            q = method.project(Target(q, model, rest, prior), purpose.at("propagate"), report)
-            # q_t <- proj( q~_t p(C_t | theta) ), only used for prediction, and not propagation
-            predictive = _predictive(method, Target(q, model, coreset, prior), heads, purpose.at("predict"), report)
-        state = State(t, heads, q, predictive, coreset)
+        task = task._replace(train=in_precision(labelled(task.train), state.propagated.mean.dtype))
+        t, known = state.t + 1, len(state.set_aside)
+        while state.t < t:
+            try:
+                with _naming(task, t):
+                    state = _learn(state, task, model, method, rng, report)
+            except NonFiniteError as error:
+                state = without(state, error, t, method, rng)
+        if len(state.set_aside) > known and report is silent:
+            warn(told(state, known), RuntimeWarning, stacklevel=2)
         yield state
+
+
+def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rng, report: Report) -> State[Q]:
+    """One task, by the runs that are left."""
+    t, heads = state.t + 1, {**state.heads, **task.heads}
+    method, rng = _of_those_left(state, method, rng)
+    if state.set_aside and task.train.runs == state.begun:
+        task = task._replace(train=task.train.select(state.alive))
+    _check(state, task, method, rng)
+    model.check(task.train, heads)
+    prior = model.prior(heads)
+    purpose = rng.at("task", t)
+    q = state.propagated.grow(prior)  # unseen heads stand at the prior
+    # C_t <- update the coreset using C_{t-1} and D_t
+    old = task.train.empty() if state.coreset is None else state.coreset
+    coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
+    # q~_t <- proj( q~_{t-1} p(D_t u C_{t-1} \ C_t | theta) )
+    q = method.project(Target(q, model, rest, prior), purpose.at("propagate"), report)
+    # q_t <- proj( q~_t p(C_t | theta) ), only used for prediction, and not propagation
+    predictive = _predictive(method, Target(q, model, coreset, prior), heads, purpose.at("predict"), report)
+    return State(t, heads, q, predictive, coreset, state.set_aside)
 
 
 def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, report: Report) -> dict[str, Q]:
@@ -120,6 +183,37 @@ def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, re
             target.q.layout.touched([head])
         )
     return fits
+
+
+def without(state: State[Q], error: NonFiniteError, t: int, method: Method[Q], rng: Rng) -> State[Q]:
+    """The state less the runs that ``error`` says left the finite numbers in task t; the error if none would be left.
+
+    Method and seeds may be those of all runs that the stream began with.
+    """
+    method, rng = _of_those_left(state, method, rng)
+    alive = state.alive
+    left = [place for place in range(len(alive)) if place not in error.runs]
+    if not error.runs or not left:
+        raise error
+    gone = tuple(
+        SetAside(alive[place], rng.seeds[place], lambda_of(method.project, place), t, error.reason)
+        for place in error.runs
+    )
+    return state.select(left)._replace(set_aside=(*state.set_aside, *gone))
+
+
+def told(state: State[Q], known: int = 0) -> str:
+    """Which runs were set aside, and why, in one line; the first ``known`` of them were told before."""
+    new = state.set_aside[known:]
+    return f"{len(new)} of {state.begun} runs set aside: {'; '.join(map(str, new))}"
+
+
+def _of_those_left(state: State[Q], method: Method[Q], rng: Rng) -> tuple[Method[Q], Rng]:
+    """What was given for all runs that the stream began with, for those that are left."""
+    if not state.set_aside:
+        return method, rng
+    alive, begun = state.alive, state.begun
+    return method.select(alive, begun), rng.select(alive) if len(rng.seeds) == begun else rng
 
 
 def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
@@ -147,4 +241,4 @@ def _naming(task: Task, t: int) -> Iterator[None]:
     try:
         yield
     except NonFiniteError as error:
-        raise NonFiniteError(f"task {t} ({task.name}): {error}") from error
+        raise NonFiniteError(f"task {t} ({task.name}): {error}", error.runs, error.reason) from error

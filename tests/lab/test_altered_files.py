@@ -250,7 +250,7 @@ def taken(folder: Path, name: str) -> list[Any]:
 def checked_pictures(kept: Kept, name: str) -> list[Tensor]:
     from vcl.lab.reading import check_pictures
 
-    found = kept.pictures()
+    found = kept.pictures(2)
     check_pictures(found, 2, 3 if name.startswith("generative") else 0, kept.path.with_name(PICTURES))
     return found
 

@@ -150,7 +150,7 @@ def climb(
 
 @final
 class Guard:
-    """Reports every epoch and ends a fit whose numbers are no longer finite.
+    """Reports every epoch and ends a fit whose numbers are no longer finite; the error says of which runs.
 
     Who looks at numbers waits until they are there. So a GPU's are looked at some epochs ``behind``, when it has been
     given more to do.
@@ -176,18 +176,25 @@ class Guard:
             self._look(*each)
 
     def _look(self, epoch: int, fine: Tensor) -> None:
-        if not bool(fine.all()):
-            seeds = dict.fromkeys(str(seed) for seed, good in zip(self.seeds, fine.tolist(), strict=True) if not good)
-            if self.start is not None and not bool(self.start.isfinite().all()):
-                raise NonFiniteError(
-                    f"{self.what} is not finite where it begins (seed {', '.join(seeds)}), so the learning rate has no "
-                    "part in it: a variance (init_var, prior_var), init_sd or lambda is out of range for this network, "
-                    "or the inputs are too large."
-                )
-            raise NonFiniteError(
-                f"{self.what} became non-finite in epoch {epoch} of {self.settings.epochs} (seed {', '.join(seeds)}): "
-                f"{too_fast(self.settings.lr)}"
+        if bool(fine.all()):
+            return
+        if self.start is not None and not bool(self.start.isfinite().all()):
+            raise self._error(
+                self.start.isfinite(),
+                f"{self.what} is not finite where it begins",
+                ", so the learning rate has no part in it: a variance (init_var, prior_var), init_sd or lambda is out "
+                "of range for this network, or the inputs are too large.",
             )
+        raise self._error(
+            fine,
+            f"{self.what} became non-finite in epoch {epoch} of {self.settings.epochs}",
+            f": {too_fast(self.settings.lr)}",
+        )
+
+    def _error(self, fine: Tensor, what: str, why: str) -> NonFiniteError:
+        bad = [run for run, good in enumerate(fine.tolist()) if not good]
+        seeds = dict.fromkeys(str(self.seeds[run]) for run in bad)
+        return NonFiniteError(f"{what} (seed {', '.join(seeds)}){why}", bad, what + why)
 
 
 def _finite(value: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:

@@ -49,11 +49,11 @@ def evaluate(asked: Asked) -> list[Row]:
             settings.predict_draws if entry.draws else 1,
             settings.predict_estimator,
         )
-        if not bool(probabilities.isfinite().all()):  # their argmax would pass for an accuracy
-            raise NonFiniteError(
-                f"task {state.t} ({asked.met[-1].name}): the predictions on task {number} ({task.name}) are not "
-                f"finite; {too_fast(settings.lr)}"
-            )
+        fine = probabilities.isfinite().flatten(1).all(1)
+        if not bool(fine.all()):  # their argmax would pass for an accuracy
+            why = f"the predictions on task {number} ({task.name}) are not finite; {too_fast(settings.lr)}"
+            bad = (~fine).nonzero()[:, 0].tolist()
+            raise NonFiniteError(f"task {state.t} ({asked.met[-1].name}): {why}", bad, why)
         for metric, measure in METRICS.items():
             values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
             rows += [

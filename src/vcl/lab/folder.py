@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -96,10 +97,13 @@ class RunFolder:
         """Keep a file beside the rows."""
         write_atomic_bytes(self.path / name, content)
 
-    def add(self, rows: list[Row], place: int = 0) -> None:
-        """Add the rows of one finished task; several at work at once have places, by which rows are ordered."""
+    def add(self, rows: list[Row], place: int = 0, gone: Collection[tuple[str, int]] = ()) -> None:
+        """Add the rows of one finished task; several at work at once have places, by which rows are ordered.
+
+        Rows of runs (method and seed) that are ``gone`` leave: a mean over runs is over those that came to the end.
+        """
         with self.adding:
-            self.shares.setdefault(place, []).extend(rows)
+            self.shares[place] = [row for row in (*self.shares.get(place, ()), *rows) if row[:2] not in gone]
             write_atomic(self.path / ROWS, to_csv(self.rows))
 
 

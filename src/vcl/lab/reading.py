@@ -23,7 +23,7 @@ from vcl.lab.kind import Run
 from vcl.lab.results import Row
 from vcl.lab.settings import check
 from vcl.learner.checkpoint import unpacked
-from vcl.recursion import State
+from vcl.recursion import SetAside, State
 
 S = TypeVar("S")
 
@@ -84,6 +84,15 @@ def read_part(path: Path) -> dict[str, Any]:
     return known
 
 
+def read_set_aside(path: Path, known: Mapping[str, Any], runs: int) -> tuple[SetAside, ...]:
+    """The runs, of so many, that a part's numbers are without."""
+    with reading(path):
+        found = tuple(SetAside(**each) for each in known.get("set_aside", []))
+        fine = all(type(each.run) is int and 0 <= each.run < runs and type(each.task) is int for each in found)
+        require(fine and len({each.run for each in found}) == len(found) < runs, f"set_aside is {found}")
+    return found
+
+
 def read_state(
     path: Path, model: Any, runs: int, tasks: int, images: Tensor, device: torch.device | str = "cpu"
 ) -> State[Any]:
@@ -91,7 +100,7 @@ def read_state(
     with reading(path):
         state = unpacked(path.read_bytes(), device)
         mean, coreset, wanted = state.propagated.mean, state.coreset, model.layout(state.heads)
-        require(mean.shape[0] == runs, f"it is of {mean.shape[0]} runs, not {runs}")
+        require(state.begun == runs, f"it is of {state.begun} runs, not {runs}")
         require(mean.dtype == torch.float32, f"its weights are {mean.dtype}")
         require(state.t <= tasks, f"it is of {state.t} tasks, not of up to {tasks}")
         require(same_layout(state.propagated.layout, wanted), "it is of another network")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from vcl.errors import NonFiniteError
 from vcl.fitting.loop import Report, silent
 from vcl.lab.arithmetic import matrix_products
 from vcl.lab.kind import Asked, MethodEntry, Prepared, Score
@@ -15,7 +16,7 @@ from vcl.lab.plan import Plan
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
-from vcl.recursion import State, initial, learn
+from vcl.recursion import SetAside, State, Task, initial, learn, told, without
 
 
 class Done(NamedTuple):
@@ -51,6 +52,7 @@ def run_method(
     """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one.
 
     ``state`` is where an earlier run stopped; its tasks are not learned again, and the end is the same, bit for bit.
+    A run that leaves the finite numbers, in training or in prediction, is set aside, which ``say`` is told.
     """
     settings, runs = plan.settings_of(entry), plan.runs(entry)
     rng = Rng(tuple(run.seed for run in runs))
@@ -61,17 +63,62 @@ def run_method(
     method = plan.build(entry)
     if state is None:
         state = initial(model, method, len(runs), plan.device)
-    # Only the test data of old tasks is kept.
-    met = [task._replace(train=task.train.empty()) for task in map(stream.make, range(state.t))]
+
+    def asked_of(state: State[Any], met: list[Task]) -> Asked:
+        left = tuple(runs[run] for run in state.alive)
+        return Asked(settings, entry, left, plan.device, model, state, met, rng.select(state.alive), prepared)
+
+    # Only the test data of old tasks is kept, of the runs that are left.
+    met = [_test_alone(stream.make(number), state.alive) for number in range(state.t)]
     for number in range(state.t, stream.size):
         began = perf_counter()
-        task = stream.make(number)
-        met.append(task._replace(train=task.train.empty()))
+        task, before, known = stream.make(number), state.alive, len(state.set_aside)
+        met.append(_test_alone(task, before))
         with matrix_products(settings.matmul):
             (state,) = learn(state, [task], model, method, rng, report)
-            asked = Asked(settings, entry, runs, plan.device, model, state, met, rng, prepared)
-            rows = kind.evaluate(asked)
+            rows: list[Row] | None = None
+            while rows is None:
+                met = _left(met, before, state.alive)
+                asked, before = asked_of(state, met), state.alive
+                try:
+                    rows = kind.evaluate(asked)
+                except NonFiniteError as error:
+                    state = without(state, error, state.t, method, rng)
             pictures = None if kind.samples is None else kind.samples(asked).cpu()
+        if len(state.set_aside) > known:
+            say(f"{entry.name}: {told(state, known)}")
         saved = kind.save(asked) if kind.save is not None and state.t == stream.size else None
         seconds = perf_counter() - began
         yield Done(entry.name, task.name, state.t, stream.size, seconds, rows, state, kind.score, pictures, saved)
+
+
+def _test_alone(task: Task, alive: Sequence[int]) -> Task:
+    """A task without its training data, of some runs."""
+    return task._replace(train=task.train.empty(), test=task.test.select(alive))
+
+
+def _left(met: list[Task], before: Sequence[int], alive: Sequence[int]) -> list[Task]:
+    """The test data of the runs ``before``, of those that are left."""
+    if len(alive) == len(before):
+        return met
+    places = [before.index(run) for run in alive]
+    return [task._replace(test=task.test.select(places)) for task in met]
+
+
+def set_aside_in(notes: Sequence[str]) -> list[str]:
+    """Those of the lines that were said which tell of runs that were set aside."""
+    return [line for line in notes if " runs set aside: " in line]
+
+
+def of_those_left(pictures: Sequence[Tensor], runs: int, set_aside: Sequence[SetAside]) -> list[Tensor]:
+    """Pictures [runs there were, ...] after each task, of the runs that are left at the end."""
+
+    def there(after: int) -> list[int]:
+        gone = {each.run for each in set_aside if each.task <= after}
+        return [run for run in range(runs) if run not in gone]
+
+    end = there(len(pictures))
+    return [
+        images if there(after) == end else images[[there(after).index(run) for run in end]]
+        for after, images in enumerate(pictures, start=1)
+    ]

@@ -31,10 +31,11 @@ from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.progress import Watch, both, watching
 from vcl.lab.provenance import device_name, made_by
-from vcl.lab.runner import run_method
+from vcl.lab.runner import of_those_left, run_method, set_aside_in
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import Arrays, arrays
 from vcl.ops.rng import Rng
+from vcl.recursion import SetAside
 
 
 @contextmanager
@@ -93,15 +94,17 @@ def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console, j
         began = perf_counter()
         watch.begin(entry.name, plan.settings.tasks)
         pictures: list[Tensor] = []
+        runs, end = plan.runs(entry), tuple[SetAside, ...]()
         for done in run_method(plan, entry, data, both(watch.epoch, beside), say=say):
-            folder.add(done.rows, place)
+            end = done.state.set_aside
+            folder.add(done.rows, place, {runs[each.run][:2] for each in end})
             pictures += [] if done.pictures is None else [done.pictures]
             if done.saved is not None:
                 folder.keep(f"{entry.name}{ENDING}", done.saved)
             watch.task(done)
         if pictures:
             with drawing:  # matplotlib has settings that all threads share
-                keep_pictures(pictures, entry.name, plan, data, folder)
+                keep_pictures(of_those_left(pictures, len(runs), end), entry.name, plan, data, folder)
         seconds[entry.name] = round(perf_counter() - began, 2)
 
     def run_beside(place: int, entry: MethodEntry, beside: Report) -> None:
@@ -148,7 +151,8 @@ def show(
         path = folder.path / "lambda"
         figures = lambda_grid.draw(folder.rows, title, plan.experiment.paper, path, score=kind.score) + figures
     tables.show(console, title, lines, columns)
-    console.print(note, soft_wrap=True, highlight=False)
+    for line in (note, *set_aside_in(folder.notes)):
+        say_on(console, line)
     console.print(
         f"{seconds:.0f} s on {about['device']}. Rows, settings and table in {folder.path}; figure {figures[0]}.",
         highlight=False,

@@ -21,7 +21,8 @@ from vcl.lab.figures import lambda_grid
 from vcl.lab.folder import VALIDATION, RunFolder
 from vcl.lab.kind import Score
 from vcl.lab.plan import Grid, Plan
-from vcl.lab.results import Row, Summary, final_score, label
+from vcl.lab.results import Row, Summary, final_score, label, methods
+from vcl.lab.runner import set_aside_in
 from vcl.lab.session import describe, finished, run_methods, show
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
@@ -80,11 +81,14 @@ def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
 
 
 def choose(rows: Sequence[Row], grid: Grid, metric: str = "accuracy") -> dict[str, Choice]:
-    """The lambda of each method with the best metric after the last task, over all tasks, meaned over seeds."""
-    chosen = {}
+    """The lambda of each method with the best metric after the last task, over all tasks, meaned over seeds.
+
+    A lambda all of whose runs were set aside has no rows, and cannot be the best.
+    """
+    chosen, there = {}, set(methods(rows))
     for method, lams in grid.items():
-        ends = {lam: final_score(rows, label(method, lam), metric) for lam in lams}
-        best = max(lams, key=lambda lam: ends[lam].mean)
+        ends = {lam: final_score(rows, name, metric) for lam in lams if (name := label(method, lam)) in there}
+        best = max(ends, key=lambda lam: ends[lam].mean)
         chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
     return chosen
 
@@ -105,6 +109,8 @@ def sweep(
         check_tasks(plan, rest, share)
         held = folder.part(VALIDATION)
         seconds = run_methods(plan, rest, held, console)
+        for line in set_aside_in(held.notes):
+            folder.note(f"{VALIDATION}: {line}")
         chosen = choose(held.rows, plan.grid, score.metric)
         title = f"{plan.experiment.name}, on validation data"
         lambda_grid.draw(held.rows, title, {}, folder.path / "lambda", score=score)

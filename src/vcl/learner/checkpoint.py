@@ -15,7 +15,7 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.registry import FAMILIES, name_of
 from vcl.data import Data, Source
 from vcl.errors import VclError
-from vcl.recursion import State
+from vcl.recursion import SetAside, State
 
 FORMAT = 2
 """1: beliefs were named by their classes. 2: by the names of :mod:`vcl.beliefs.registry`."""
@@ -60,6 +60,7 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
         "beliefs": [{"family": family, "layout": belief.layout} for family, belief in zip(names, beliefs, strict=True)],
         "predictive": places,
         "sources": None if state.coreset is None else state.coreset.sources,
+        **({"set_aside": state.set_aside} if state.set_aside else {}),
     }
     tensors["about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
@@ -111,7 +112,18 @@ def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
     _require(all(type(place) is int and 0 <= place < len(beliefs) for place in places.values()), "predictive")
     _require(all(belief.mean.shape[0] == runs for belief in beliefs), "beliefs are of different numbers of runs")
     _require(coreset is None or coreset.runs == runs, "the coreset is of another number of runs")
-    return State(t, heads, beliefs[0], {head: beliefs[place] for head, place in places.items()}, coreset)
+    set_aside = _set_aside(about.get("set_aside", []), runs)
+    return State(t, heads, beliefs[0], {head: beliefs[place] for head, place in places.items()}, coreset, set_aside)
+
+
+def _set_aside(given: list[list[Any]], runs: int) -> tuple[SetAside, ...]:
+    found = tuple(SetAside(*each) for each in given)
+    for run, seed, lam, task, reason in found:
+        _require(type(run) is type(seed) is type(task) is int, "a run that was set aside")
+        _require(isinstance(reason, str) and (lam is None or type(lam) in (int, float)), "a run that was set aside")
+    _require({each.run for each in found} <= set(range(runs + len(found))), "runs that were set aside")
+    _require(len({each.run for each in found}) == len(found), "runs that were set aside")
+    return found
 
 
 def _belief(start: str, family: str, parameters: list[Any], tensors: dict[str, Tensor]) -> Belief:

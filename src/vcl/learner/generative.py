@@ -39,6 +39,7 @@ def generative_vcl(ascent: Ascent | None = None, draws: int = 10) -> Method[Any]
 class GenerativeLearner:
     """A VAE per task with a shared part, of which q_t is kept. Every answer has a leading axis: one entry per seed.
 
+    A seed whose training leaves the finite numbers is set aside (``state.set_aside``) and has no entry from then on.
     ``method`` is any projection and coreset rule that works with latent variables (default: :func:`generative_vcl`).
     """
 
@@ -76,7 +77,7 @@ class GenerativeLearner:
 
     def sample(self, task: str, count: int, seed: int = 0, weights: Weights = "drawn") -> Tensor:
         """``count`` images of ``task`` as means of their pixels [R, count, ...]; one seed gives the same every time."""
-        rng = self.rng.at("sample", seed)
+        rng = self._rng("sample", seed)
         images = generate(self._belief(task), self.model, task, count, rng, weights)
         return images.view(*images.shape[:2], *self.shapes[task])
 
@@ -89,7 +90,7 @@ class GenerativeLearner:
             )
         x = self._images(x)
         self.model.pixels.check(x, "the images")
-        rng = self.rng.at("log_prob", seed)
+        rng = self._rng("log_prob", seed)
         return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, weights)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -138,6 +139,10 @@ class GenerativeLearner:
         """Where the belief is, and floating-point pixels in its precision."""
         x, mean = as_tensor(x, "x"), self.state.propagated.mean
         return x.to(mean) if x.is_floating_point() else x.to(mean.device)
+
+    def _rng(self, *purpose: object) -> Rng:
+        """Of the seeds that are left."""
+        return self.rng.select(self.state.alive).at(*purpose)
 
     def _belief(self, task: str) -> Any:
         if task not in self.shapes:

@@ -32,6 +32,10 @@ class Rng:
         """The randomness for a purpose within this one, e.g. ``rng.at("task", 3).at("coreset")``."""
         return Rng(self.seeds, self.purpose + tuple(str(part) for part in purpose))
 
+    def select(self, runs: Iterable[int]) -> Rng:
+        """The same for these runs only, by their positions."""
+        return Rng((self.seeds[run] for run in runs), self.purpose)
+
     def generators(self, device: torch.device | str = "cpu") -> tuple[torch.Generator, ...]:
         """One fresh generator per run."""
         return tuple(torch.Generator(device).manual_seed(number) for number in self.numbers())

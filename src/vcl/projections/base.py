@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from vcl.models.base import Model
 from vcl.ops.rng import Rng
 
 Q = TypeVar("Q", bound=Belief)
+P = TypeVar("P")
 
 Init = Literal["normal", "glorot"]
 INITS: tuple[Init, ...] = ("normal", "glorot")
@@ -33,7 +36,10 @@ class Target(NamedTuple, Generic[Q]):
 
 
 class Projection(Protocol[Q]):
-    """q(theta) = proj(p*(theta)). Given no data it returns q itself."""
+    """q(theta) = proj(p*(theta)). Given no data it returns q itself.
+
+    One with settings that each run has a value of, other than ``lam``, also has ``select(runs)``.
+    """
 
     def initial(self, prior: MeanField) -> Q:
         """The prior as this projection's kind of belief."""
@@ -42,6 +48,23 @@ class Projection(Protocol[Q]):
     def __call__(self, target: Target[Q], rng: Rng, report: Report = silent) -> Q:
         """The tractable approximation of ``target``."""
         ...
+
+
+def select_runs(project: P, runs: Sequence[int], of: int) -> P:
+    """The projection for these of ``of`` runs: by its own ``select(runs)``, or else lambda, where each run has one."""
+    made: Any = project
+    lam = getattr(made, "lam", None)
+    if hasattr(made, "select"):
+        project = made.select(runs)
+    elif isinstance(lam, tuple) and len(lam) == of:
+        project = replace(made, lam=tuple(lam[run] for run in runs))
+    return project
+
+
+def lambda_of(project: object, run: int) -> float | None:
+    """The lambda of a run; None where the projection has none."""
+    lam = getattr(project, "lam", None)
+    return lam[run] if isinstance(lam, tuple) else lam
 
 
 def fresh(q: Belief, prior: MeanField) -> list[str]:

@@ -134,8 +134,8 @@ def _gradients(model: Model, layout: Layout, mean: Tensor, var: Tensor, batch: D
 def _check_finite(value: Tensor, mean: Tensor, rng: Rng) -> None:
     fine = value.isfinite() & mean.isfinite().all(1)
     if not bool(fine.all()):
-        bad = ", ".join(str(seed) for seed, good in zip(rng.seeds, fine.tolist(), strict=True) if not good)
-        raise NonFiniteError(
-            f"moment matching became non-finite (seed {bad}): the inputs are probably too large for this prior; scale "
-            "them, or give a smaller prior_var."
-        )
+        bad = [run for run, good in enumerate(fine.tolist()) if not good]
+        seeds = ", ".join(str(rng.seeds[run]) for run in bad)
+        what, why = "moment matching became non-finite", "the inputs are probably too large for this prior"
+        mend = "scale them, or give a smaller prior_var."
+        raise NonFiniteError(f"{what} (seed {seeds}): {why}; {mend}", bad, f"{what}: {why}; {mend}")

@@ -174,7 +174,8 @@ class SequentialMonteCarlo:
         if bool((finite < self.min_ess).any()):
             raise NonFiniteError(
                 f"the log-likelihood is finite at only {int(finite.min())} of {self.particles} draws from q; scale the "
-                "inputs, or look for a model that divides by zero or takes the logarithm of a negative number."
+                "inputs, or look for a model that divides by zero or takes the logarithm of a negative number.",
+                (finite < self.min_ess).nonzero()[:, 0].tolist(),
             )
         if data.size == 0 or not self.anneal:
             climb = self._importance(climb, rng, report)

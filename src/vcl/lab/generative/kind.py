@@ -70,10 +70,9 @@ def evaluate(asked: Asked) -> list[Row]:
         measured[UNCERTAINTY] = classifier_uncertainty(log_probs, judge.classes.index(task.name))
         for metric, values in measured.items():
             if not bool(values.isfinite().all()):
-                raise NonFiniteError(
-                    f"task {state.t} ({asked.met[-1].name}): the {metric} of task {number} ({task.name}) is not "
-                    f"finite; {too_fast(s.lr)}"
-                )
+                why = f"the {metric} of task {number} ({task.name}) is not finite; {too_fast(s.lr)}"
+                bad = (~values.isfinite()).nonzero()[:, 0].tolist()
+                raise NonFiniteError(f"task {state.t} ({asked.met[-1].name}): {why}", bad, why)
             rows += [
                 Row(run.label, run.seed, state.t, number, metric, value)
                 for run, value in zip(asked.runs, values.tolist(), strict=True)

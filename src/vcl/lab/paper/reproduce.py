@@ -26,10 +26,11 @@ from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableI
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.judged import Judged, judge_stream, judge_table
 from vcl.lab.paper.numbers import numbers
-from vcl.lab.paper.store import PICTURES, Kept, Loaded, Store, description, read_rows
+from vcl.lab.paper.store import PICTURES, Kept, Loaded, Store, description, notes_under, read_rows
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.reading import check_pictures, reading
 from vcl.lab.results import Row, methods, to_csv
+from vcl.lab.runner import set_aside_in
 from vcl.lab.settings import Preset
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.streams import arrays
@@ -153,12 +154,15 @@ class Reproduction:
         for request in requests:
             plan = self.plan_of(request)
             kept = store.stream(plan, self.data_of(request.experiment))
-            found = relabelled(read_rows(kept.path, plan), request)
+            found = relabelled(read_rows(kept.path, plan, set_aside=kept.set_aside), request)
+            for line in () if kept.new else set_aside_in(kept.notes):  # new ones were said as they came
+                self._say(f"  {line}")
             rows += found
             seconds |= dict.fromkeys(methods(found), kept.seconds)
-            drawn = kept.pictures()
+            runs, gone = plan.runs(plan.methods[0]), {each.run for each in kept.set_aside}
+            drawn = kept.pictures(len(runs))
             if drawn:
-                labels = [run.label for run in plan.runs(plan.methods[0])]
+                labels = [run.label for place, run in enumerate(runs) if place not in gone]
                 check_pictures(drawn, len(labels), plan.settings.tasks, kept.path.with_name(PICTURES))
                 pictures |= by_label(drawn, labels, request)
         rows = item.arrange(rows)
@@ -246,7 +250,11 @@ def write_tables(
     note = "" if preset == "paper" else f"Preset {preset}: not the paper's settings, so verdicts say little.\n\n"
     if command:
         note += f"Last added to by `{command}`. What an earlier command made keeps its settings; `parts/` has them.\n\n"
-    write_atomic(folder / DOCUMENT, f"{HEAD.format(preset)}\n\n{note}{table.markdown(lines, seen)}")
+    gone = [f"- `{name}`: {line}" for name, notes in notes_under(folder / "parts") for line in set_aside_in(notes)]
+    ending = (
+        "\n".join(("", "Numbers are without the runs that left the finite numbers:", "", *gone, "")) if gone else ""
+    )
+    write_atomic(folder / DOCUMENT, f"{HEAD.format(preset)}\n\n{note}{table.markdown(lines, seen)}{ending}")
 
 
 def relabelled(rows: Sequence[Row], request: Request) -> list[Row]:

@@ -27,12 +27,12 @@ from vcl.lab.memory import check_listed
 from vcl.lab.plan import Plan
 from vcl.lab.progress import both, watching
 from vcl.lab.provenance import device_name, made_by
-from vcl.lab.reading import check_pictures, check_rows, read_part, read_state, reading
+from vcl.lab.reading import check_pictures, check_rows, read_part, read_set_aside, read_state, reading
 from vcl.lab.results import Row, read_csv, to_csv
-from vcl.lab.runner import run_method
+from vcl.lab.runner import of_those_left, run_method
 from vcl.lab.streams import Arrays
 from vcl.learner.checkpoint import packed
-from vcl.recursion import State
+from vcl.recursion import SetAside, State
 
 FORMAT = 2
 """Raised when the same description would give other numbers."""
@@ -56,10 +56,14 @@ class Kept(NamedTuple):
     path: Path
     seconds: float
     new: bool
+    notes: tuple[str, ...] = ()
+    """What was said of its numbers while it was computed."""
+    set_aside: tuple[SetAside, ...] = ()
+    """The runs that its numbers are without."""
 
-    def pictures(self) -> list[Tensor]:
-        """What generators drew after each task, if there are any."""
-        return read_pictures(self.path.with_name(PICTURES))
+    def pictures(self, runs: int) -> list[Tensor]:
+        """What generators of those of ``runs`` that are left drew after each task, if there are any."""
+        return of_those_left(read_pictures(self.path.with_name(PICTURES)), runs, self.set_aside)
 
 
 def description(plan: Plan, data: Loaded) -> dict[str, Any]:
@@ -83,13 +87,22 @@ def read_pictures(path: Path) -> list[Tensor]:
         return [found[str(after)] for after in range(1, len(found) + 1)]
 
 
-def read_rows(kept: Path, plan: Plan, tasks: int | None = None) -> list[Row]:
-    """The rows of a part after so many tasks (left out: all), which must be those that the plan asks for."""
+def notes_under(root: Path) -> list[tuple[str, list[str]]]:
+    """What was said of the numbers of each part under a folder, by the part's name."""
+    return [(path.parent.name, read_part(path)["notes"]) for path in sorted(root.glob(f"*-{HASH}/{PART}"))]
+
+
+def read_rows(kept: Path, plan: Plan, tasks: int | None = None, set_aside: Sequence[SetAside] = ()) -> list[Row]:
+    """The rows of a part after so many tasks (left out: all), which must be those that the plan asks for.
+
+    Those of runs that were set aside later are in the file, and are left out here.
+    """
     (entry,) = plan.methods
-    tasks = plan.settings_of(entry).tasks if tasks is None else tasks
+    tasks, runs = plan.settings_of(entry).tasks if tasks is None else tasks, plan.runs(entry)
     with reading(kept):
-        rows = [row for row in read_csv(kept) if row.after <= tasks]
-    check_rows(rows, plan.runs(entry), tasks, kept)
+        gone = {runs[each.run][:2] for each in set_aside}
+        rows = [row for row in read_csv(kept) if row.after <= tasks and row[:2] not in gone]
+    check_rows(rows, [run for run in runs if run[:2] not in gone], tasks, kept)
     return rows
 
 
@@ -104,8 +117,10 @@ def _resumed(folder: Path, plan: Plan, data: Arrays) -> tuple[State[Any], list[R
         model = kind.model(settings, tuple(data.train_x.shape[1:]))
     state = read_state(folder / STATE, model, runs, settings.tasks, data.train_x, plan.device)
     pictures = read_pictures(folder / PICTURES)[: state.t]
-    check_pictures(pictures, runs, 0 if kind.samples is None else state.t, folder / PICTURES)
-    return state, read_rows(folder / ROWS, plan, state.t), pictures
+    left = of_those_left(pictures, runs, state.set_aside)
+    check_pictures(left, len(state.alive), 0 if kind.samples is None else state.t, folder / PICTURES)
+    read_rows(folder / ROWS, plan, state.t, state.set_aside)
+    return state, [row for row in read_csv(folder / ROWS) if row.after <= state.t], pictures
 
 
 class Store:
@@ -129,13 +144,15 @@ class Store:
         value = description(plan, data)
         folder, known = self._find(_stem(plan), value)
         if known.get("finished"):
-            return Kept(folder / ROWS, known["seconds"], False)
+            left_out = read_set_aside(folder / PART, known, len(plan.runs(entry)))
+            return Kept(folder / ROWS, known["seconds"], False, tuple(known["notes"]), left_out)
         check_methods(plan, data.arrays)
         about, folder = described(value), make_folder(folder)
         state, rows, seconds, pictures = None, list[Row](), 0.0, list[Tensor]()
+        gone: tuple[SetAside, ...] = ()
         if (folder / STATE).exists() and known:
             state, rows, pictures = _resumed(folder, plan, data.arrays)
-            seconds = known["seconds"]
+            seconds, gone = known["seconds"], state.set_aside
             self._say(f"{folder.name}: goes on after task {state.t}")
         notes, builds = list(known.get("notes", ())), _builds(known)
 
@@ -155,11 +172,12 @@ class Store:
                 write_atomic(folder / ROWS, to_csv(rows))
                 self._write(folder, about, seconds, notes, builds, finished=False)
                 behind(folder / STATE, packed(done.state))
+                gone = done.state.set_aside
                 watch.task(done if called is None else done._replace(method=called))
         seconds = round(seconds, 3)  # as a later call will read it
-        self._write(folder, about, seconds, notes, builds, finished=True)
+        self._write(folder, about, seconds, notes, builds, True, gone)
         (folder / STATE).unlink(missing_ok=True)
-        return Kept(folder / ROWS, seconds, True)
+        return Kept(folder / ROWS, seconds, True, tuple(notes), gone)
 
     def table(self, name: str, settings: Mapping[str, Any], compute: Callable[..., str]) -> Kept:
         """The table of an item that is no stream of tasks: read or computed, whole."""
@@ -198,7 +216,9 @@ class Store:
         notes: Sequence[str],
         builds: Sequence[Mapping[str, Any]],
         finished: bool,
+        set_aside: Sequence[SetAside] = (),
     ) -> None:
+        gone = {"set_aside": [each._asdict() for each in set_aside]} if set_aside else {}
         text = {
             "finished": finished,
             "seconds": seconds,
@@ -206,6 +226,7 @@ class Store:
             "device": device_name(self.device),
             "builds": list(builds),
             "notes": list(notes),
+            **gone,
             "description": about,
         }
         write_atomic(folder / PART, json.dumps(text, indent=2) + "\n")
