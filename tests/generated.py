@@ -52,7 +52,7 @@ def data(
 ) -> Data:
     """Examples of some of the sources, at least ``least`` of each; every run has its own, or all share.
 
-    Some have few distinct inputs, down to one.
+    They have a further column. Some have few distinct inputs, down to one.
     """
     chosen = draw(st.lists(st.sampled_from(sources), min_size=1, max_size=len(sources), unique=True))
     most, shared = draw(st.sampled_from([0, 1, 200])), draw(st.booleans())
@@ -61,8 +61,8 @@ def data(
     for part in parts[1:]:
         made = concat(made, part)
     if shared or made.size == 0:
-        first = made.x[:1].expand(made.x.shape), made.y[:1].expand(made.y.shape)
-        return made._replace(x=first[0], y=first[1])
+        first = made.map(lambda part: part[:1].expand(part.shape))
+        return first._replace(source=made.source)
     return made.take(orders(runs, made.size, draw(SEEDS)))
 
 
@@ -70,7 +70,8 @@ def _of_one(
     source: Source, size: int, runs: int, dtype: torch.dtype, shape: tuple[int, ...], seed: int, most: int
 ) -> Data:
     x, y = numbers((runs, size, *shape), seed, dtype, most), numbers((runs, size), seed + 1, torch.int64, 9)
-    return dataset(x[0], y[0], *source, runs)._replace(x=x, y=y)
+    old = numbers((runs, size, 2), seed + 2)
+    return dataset(x[0], y[0], *source, runs)._replace(x=x, y=y, extra={"old": old})
 
 
 @st.composite
@@ -84,14 +85,15 @@ def histories(draw: st.DrawFn) -> tuple[tuple[int, ...], list[Data]]:
 
 def only_run(data: Data, run: int) -> Data:
     """The examples of one run."""
-    return Data(data.x[run : run + 1], data.y[run : run + 1], data.source[run : run + 1], data.sources)
+    return data.select([run])
 
 
 def rows(data: Data, run: int) -> list[tuple[object, ...]]:
-    """Every example of a run with its label and source, in order."""
+    """Every example of a run with its further columns, its label and its source, in order."""
+    columns = [data.x[run], *(data.extra[name][run] for name in sorted(data.extra))]
     return [
-        (tuple(x.flatten().tolist()), tuple(y.flatten().tolist()), *data.sources[source])
-        for x, y, source in zip(data.x[run], data.y[run], data.source[run].tolist(), strict=True)
+        (tuple(tuple(part.flatten().tolist()) for part in parts), tuple(y.flatten().tolist()), *data.sources[source])
+        for *parts, y, source in zip(*columns, data.y[run], data.source[run].tolist(), strict=True)
     ]
 
 

@@ -13,6 +13,7 @@ from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only
 from vcl.data import WHOLE, concat, dataset
 from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.loop import Ascent
+from vcl.learner.checkpoint import from_bytes, to_bytes
 from vcl.models import LinearGaussian, Network
 from vcl.models.likelihoods import Categorical, Likelihood, Probit
 from vcl.ops.rng import Rng
@@ -249,3 +250,28 @@ def test_targets_of_one_column_are_the_targets() -> None:
     column = task._replace(train=task.train._replace(y=task.train.y.unsqueeze(-1)))
     states = [last(learn(start(Nothing()), [one], MODEL, exact(Nothing()), Rng((0,)))) for one in (task, column)]
     assert torch.equal(states[0].propagated.mean, states[1].propagated.mean)
+
+
+def test_a_projection_is_shown_the_memory_and_further_columns_go_with_the_points() -> None:
+    """C_{t-1} beside the target of q~_t and C_t beside that of q_t; the likelihood is of the data alone."""
+    seen: list[tuple[int, int | None]] = []
+
+    class Watching:
+        def initial(self, prior: MeanField) -> MeanField:
+            return prior
+
+        def __call__(self, target: Target[MeanField], rng: Rng, *_: object) -> MeanField:
+            memory = target.memory
+            seen.append((target.data.size, None if memory is None else memory.size))
+            if memory is not None:
+                assert torch.equal(memory.extra["old"], memory.x[..., :2] + 1)
+            return target.q
+
+    tasks = blob_tasks(3, runs=2)
+    tasks = [task._replace(train=task.train._replace(extra={"old": task.train.x[..., :2] + 1})) for task in tasks]
+    model, method = small_network(), Method(Watching(), RandomK(5))
+    state = last(learn(initial(model, method, 2), tasks, model, method, Rng((0, 1))))
+    assert seen == [(35, None), (5, 5), (35, 5), (10, 10), (35, 10), (15, 15)]
+    again = from_bytes(to_bytes(state))
+    assert torch.equal(again.coreset.extra["old"], again.coreset.x[..., :2] + 1)
+    assert again.coreset.size == 15

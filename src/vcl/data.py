@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -20,18 +21,20 @@ class Source(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Examples of R runs, all of the same number N: x [R, N, ...], y [R, N, ...], source [R, N].
+    """Examples of R runs, all of the same number N: x [R, N, ...], y [R, N, ...], source [R, N], extra [R, N, ...].
 
     Runs that share their examples share the memory: a view with stride 0 along the first axis. Images stay
     uint8 until a batch is taken. Labels are int64 [R, N], which :func:`dataset` and :func:`vcl.learn` see to
     (:func:`as_targets`); targets of a regression are floating-point, [R, N] or [R, N, C]. ``source`` holds positions
-    in ``sources``, so that points of several tasks can stand in one coreset.
+    in ``sources``, so that points of several tasks can stand in one coreset. ``extra`` holds further columns by name,
+    such as what an earlier network answered: they go wherever their examples go, and no model looks at them.
     """
 
     x: Tensor
     y: Tensor
     source: Tensor
     sources: tuple[Source, ...]
+    extra: Mapping[str, Tensor] = MappingProxyType({})
 
     @property
     def runs(self) -> int:
@@ -52,7 +55,7 @@ class Data(NamedTuple):
         """The examples at ``index`` [R, n], as copies; sources that are left without one are forgotten."""
         runs = torch.arange(self.runs, device=self.x.device)[:, None]
         index = index.to(self.x.device)
-        return _tidy(Data(self.x[runs, index], self.y[runs, index], self.source[runs, index], self.sources))
+        return _tidy(self.map(lambda part: part[runs, index]))
 
     def divide(self, index: Tensor) -> tuple[Data, Data]:
         """(the examples at ``index`` [R, n], different ones in each run; all the others in their order)."""
@@ -85,7 +88,7 @@ class Data(NamedTuple):
 
     def empty(self) -> Data:
         """No examples, of the same kind."""
-        return Data(self.x[:, :0], self.y[:, :0], self.source[:, :0], ())
+        return self.map(lambda part: part[:, :0])._replace(sources=())
 
     def where(self, keep: Iterable[Source]) -> Data:
         """The examples of these sources; every run must hold the same number of them."""
@@ -100,13 +103,16 @@ class Data(NamedTuple):
     def select(self, runs: Sequence[int]) -> Data:
         """These runs only, by their positions; examples that runs share stay shared."""
         kept = torch.as_tensor(runs, dtype=torch.int64)
-        x, y, source = (_of_runs(part, kept) for part in (self.x, self.y, self.source))
-        return Data(x, y, source, self.sources)
+        return self.map(lambda part: _of_runs(part, kept))
 
     def to(self, device: torch.device | str) -> Data:
         """On another device; examples that runs share stay shared."""
-        x, y, source = (_once(part, lambda part: part.to(device)) for part in (self.x, self.y, self.source))
-        return Data(x, y, source, self.sources)
+        return self.map(lambda part: _once(part, lambda part: part.to(device)))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Data:
+        """With every column [R, N, ...] changed alike."""
+        extra = {name: change(part) for name, part in self.extra.items()}
+        return Data(change(self.x), change(self.y), change(self.source), self.sources, extra)
 
 
 Array = Tensor | np.ndarray
@@ -121,16 +127,31 @@ def as_tensor(values: Array, what: str) -> Tensor:
         raise VclError(f"{what} cannot be read as numbers ({error}); give a numeric array or a tensor.") from error
 
 
-def dataset(x: Array, y: Array, task: str = "task", head: str = "all", runs: int = 1) -> Data:
+def dataset(
+    x: Array,
+    y: Array,
+    task: str = "task",
+    head: str = "all",
+    runs: int = 1,
+    extra: Mapping[str, Array] = MappingProxyType({}),
+) -> Data:
     """The same examples x [N, ...], y [N, ...] for every run, checked: finite, and as many labels as inputs.
 
     Both may be tensors or numpy arrays. Labels may be whole numbers of any dtype, [N] or [N, 1]; they become int64 [N].
+    ``extra`` are further columns, each [N, ...].
     """
     x, y = as_tensor(x, f"task {task!r}: x"), as_tensor(y, f"task {task!r}: y")
     check_arrays(x, y, f"task {task!r}")
     y = as_targets(y, 1)
+    columns = {name: as_tensor(values, f"task {task!r}: {name}") for name, values in extra.items()}
+    for name, values in columns.items():
+        if values.dim() < 1 or values.shape[0] != x.shape[0]:
+            raise VclError(
+                f"task {task!r}: {x.shape[0]} inputs but {name} of shape {tuple(values.shape)}; give one row per input."
+            )
     source = torch.zeros((), dtype=torch.int64, device=x.device).expand(runs, x.shape[0])
-    return Data(x.expand(runs, *x.shape), y.expand(runs, *y.shape), source, (Source(task, head),))
+    shared = {name: values.expand(runs, *values.shape) for name, values in columns.items()}
+    return Data(x.expand(runs, *x.shape), y.expand(runs, *y.shape), source, (Source(task, head),), shared)
 
 
 def unlabelled(x: Array, task: str = "task", head: str = "all", runs: int = 1) -> Data:
@@ -192,7 +213,13 @@ def concat(a: Data, b: Data) -> Data:
     """All examples of ``a`` and then all of ``b``; the examples of both must be of one kind."""
     if a.size == 0 or b.size == 0:
         return a if b.size == 0 else b
-    for name, left, right in (("x", a.x, b.x), ("y", a.y, b.y)):
+    if set(a.extra) != set(b.extra):
+        raise VclError(
+            f"cannot join examples with the columns {sorted(a.extra)} and examples with {sorted(b.extra)} beside x and "
+            "y; give every task the same extra columns."
+        )
+    columns = [(name, a.extra[name], b.extra[name]) for name in a.extra]
+    for name, left, right in (("x", a.x, b.x), ("y", a.y, b.y), *columns):
         if left.dtype != right.dtype or left.shape[2:] != right.shape[2:]:
             raise VclError(
                 f"cannot join examples whose {name} is {left.dtype} {tuple(left.shape[2:])} with {right.dtype} "
@@ -201,7 +228,8 @@ def concat(a: Data, b: Data) -> Data:
     sources = tuple(dict.fromkeys(a.sources + b.sources))
     moved = torch.tensor([sources.index(source) for source in b.sources], device=b.source.device)
     source = torch.cat([a.source, moved[b.source]], dim=1)
-    return Data(torch.cat([a.x, b.x], dim=1), torch.cat([a.y, b.y], dim=1), source, sources)
+    extra = {name: torch.cat([left, right], dim=1) for name, left, right in columns}
+    return Data(torch.cat([a.x, b.x], dim=1), torch.cat([a.y, b.y], dim=1), source, sources, extra)
 
 
 def weight_of_each(batch: int, total: int) -> float:
@@ -221,15 +249,16 @@ def input_into(x: Tensor, out: Tensor) -> Tensor:
 
 
 def in_precision(data: Data, dtype: torch.dtype) -> Data:
-    """With floating-point inputs and targets in the precision of the belief that learns from them; shared ones stay so.
+    """With floating-point columns in the precision of the belief that learns from them; shared ones stay so.
 
     So float64 arrays, which numpy makes, serve a network of float32. Whole numbers (pixels, tokens, labels) stay.
     """
-    x, y = (
-        _once(part, lambda part: part.to(dtype)) if part.is_floating_point() and part.dtype != dtype else part
-        for part in (data.x, data.y)
-    )
-    return data._replace(x=x, y=y)
+
+    def changed(part: Tensor) -> Tensor:
+        other = part.is_floating_point() and part.dtype != dtype
+        return _once(part, lambda part: part.to(dtype)) if other else part
+
+    return data.map(changed)
 
 
 def ready(data: Data) -> Data:

@@ -165,9 +165,10 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     old = task.train.empty() if state.coreset is None else state.coreset
     coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
     # q~_t <- proj( q~_{t-1} p(D_t u C_{t-1} \ C_t | theta) )
-    q = method.project(Target(q, model, rest, prior), purpose.at("propagate"), report)
+    q = method.project(Target(q, model, rest, prior, state.coreset), purpose.at("propagate"), report)
     # q_t <- proj( q~_t p(C_t | theta) ), only used for prediction, and not propagation
-    predictive = _predictive(method, Target(q, model, coreset, prior), heads, purpose.at("predict"), report)
+    target = Target(q, model, coreset, prior, coreset)
+    predictive = _predictive(method, target, heads, purpose.at("predict"), report)
     return State(t, heads, q, predictive, coreset, state.set_aside)
 
 

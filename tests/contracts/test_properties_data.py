@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generated import INPUTS, LABELS, RUNS, SEEDS, SOURCES, data, few, numbers, only_run, orders, rows
-from vcl.data import WHOLE, Data, as_labels, as_targets, concat, dataset, labelled, ready
+from vcl.data import WHOLE, Data, as_labels, as_targets, concat, dataset, in_precision, labelled, ready
 from vcl.errors import VclError
+from vcl.fitting.step import gather
 
 PAIRS = RUNS.flatmap(lambda runs: INPUTS.flatmap(lambda dtype: st.tuples(data(runs, dtype), data(runs, dtype))))
 ONE = PAIRS.map(lambda pair: pair[0])
@@ -116,3 +117,46 @@ def test_what_is_not_whole_stays_as_it_is_and_is_no_label(lead: list[int], dtype
         as_labels(y, len(lead))
     with pytest.raises(VclError, match="have shape"):
         as_labels(numbers(lead, seed, torch.int64), len(lead) - 1)
+
+
+@few(60)
+@given(ONE, st.data())
+def test_selected_runs_are_those_runs_with_all_their_columns(whole: Data, drawn: st.DataObject) -> None:
+    runs = drawn.draw(st.lists(st.integers(0, whole.runs - 1), min_size=1, max_size=3, unique=True))
+    part = whole.select(runs)
+    assert [rows(part, place) for place in range(len(runs))] == [rows(whole, run) for run in runs]
+    if whole.runs > 1 and whole.x.stride(0) == 0:
+        assert part.x.data_ptr() == whole.x.data_ptr()
+
+
+@few(60)
+@given(ONE, st.sampled_from([torch.float32, torch.float64]))
+def test_further_columns_stay_and_follow_the_precision(whole: Data, dtype: torch.dtype) -> None:
+    made = in_precision(whole, dtype)
+    assert made.extra["old"].dtype == dtype
+    assert made.x.dtype == (dtype if whole.x.is_floating_point() else whole.x.dtype)
+    for one in (made, labelled(whole), ready(whole), whole.to("cpu")):
+        assert torch.equal(one.extra["old"].float(), whole.extra["old"])
+    assert whole.empty().extra["old"].shape == (whole.runs, 0, 2)
+
+
+@few(60)
+@given(ONE.filter(lambda whole: whole.size > 0), SEEDS)
+def test_a_batch_has_the_further_columns_of_its_examples(whole: Data, seed: int) -> None:
+    order = orders(whole.runs, whole.size, seed)
+    assert [rows(gather(whole, order), run) for run in range(whole.runs)] == [
+        rows(whole.take(order), run) for run in range(whole.runs)
+    ]
+
+
+def test_columns_that_differ_are_not_joined_and_rows_must_be_as_many_as_inputs() -> None:
+    plain = dataset(torch.zeros(2, 3), torch.zeros(2))
+    more = dataset(torch.zeros(2, 3), torch.zeros(2), extra={"old": torch.zeros(2, 5)})
+    other = dataset(torch.zeros(2, 3), torch.zeros(2), extra={"old": torch.zeros(2, 4)})
+    with pytest.raises(VclError, match=r"columns \['old'\] and examples with \[\] beside x and y; give every task"):
+        concat(more, plain)
+    with pytest.raises(VclError, match=r"whose old is torch.float32 \(5,\) with torch.float32 \(4,\)"):
+        concat(more, other)
+    assert concat(more, plain.empty()) is more
+    with pytest.raises(VclError, match=r"2 inputs but old of shape \(3,\); give one row per input"):
+        dataset(torch.zeros(2, 3), torch.zeros(2), extra={"old": torch.zeros(3)})

@@ -213,7 +213,7 @@ def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
         x, y = kernels.batch(data.x, data.y, index)
     else:
         x, y = rows_at(data.x, index, memory), rows_at(data.y, index)
-    return Data(x, y, source, data.sources)
+    return Data(x, y, source, data.sources, {name: rows_at(part, index) for name, part in data.extra.items()})
 
 
 def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:

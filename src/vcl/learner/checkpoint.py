@@ -17,6 +17,7 @@ from vcl.data import Data, Source
 from vcl.errors import VclError
 from vcl.recursion import SetAside, State
 
+EXTRA = "coreset.extra."
 FORMAT = 2
 """1: beliefs were named by their classes. 2: by the names of :mod:`vcl.beliefs.registry`."""
 
@@ -53,6 +54,7 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
         tensors.update({f"belief.{place}.{name}": value for name, value in belief.tensors().items()})
     if state.coreset is not None:
         tensors.update({f"coreset.{field}": getattr(state.coreset, field) for field in ("x", "y", "source")})
+        tensors.update({f"{EXTRA}{name}": values for name, values in state.coreset.extra.items()})
     about = {
         "format": FORMAT,
         "t": state.t,
@@ -154,11 +156,13 @@ def _coreset(given: list[list[str]], tensors: dict[str, Tensor]) -> Data:
     _require(x.dim() > 2 and x.shape[:2] == y.shape[:2] == source.shape, "shapes of the coreset")
     _require(source.dtype == torch.int64, f"coreset.source has dtype {source.dtype}")
     _require(bool(((source >= 0) & (source < len(sources))).all()), "coreset.source names what is not there")
-    for name, value in (("x", x), ("y", y)):
+    extra = {name.removeprefix(EXTRA): tensors.pop(name) for name in list(tensors) if name.startswith(EXTRA)}
+    _require(all(value.shape[:2] == source.shape for value in extra.values()), "shapes of the coreset")
+    for name, value in {"x": x, "y": y, **extra}.items():
         _require(
             not value.is_complex() and bool(value.isfinite().all()), f"coreset.{name} holds numbers that are not finite"
         )
-    return Data(x, y, source, sources)
+    return Data(x, y, source, sources, extra)
 
 
 def _pop(tensors: dict[str, Tensor], name: str) -> Tensor:

@@ -27,12 +27,17 @@ INITS: tuple[Init, ...] = ("normal", "glorot")
 
 
 class Target(NamedTuple, Generic[Q]):
-    """p*_t(theta) = q(theta) p(data | theta), not normalised; and the prior p(theta) = q_0(theta) that q began at."""
+    """p*_t(theta) = q(theta) p(data | theta), not normalised; and the prior p(theta) = q_0(theta) that q began at.
+
+    ``memory`` are points beside the target, which its likelihood has nothing to do with, for projections that look at
+    what was remembered (replay, function space): C_{t-1} where q~_t is fitted, C_t where q_t is, if there are any.
+    """
 
     q: Q
     model: Model
     data: Data
     prior: MeanField
+    memory: Data | None = None
 
 
 class Projection(Protocol[Q]):

@@ -25,7 +25,7 @@ class Exact:
 
     def __call__(self, target: Target[FullGaussian], rng: Rng, report: Report = silent) -> FullGaussian:
         """Precision += X^T X / s^2, and the mean that follows from Bayes' rule."""
-        q, model, data, _ = target
+        q, model, data, *_ = target
         if not isinstance(model, LinearGaussian):
             raise VclError(f"the exact projection knows linear-Gaussian models only, not {type(model).__name__}.")
         if data.size == 0:

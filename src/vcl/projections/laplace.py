@@ -50,7 +50,7 @@ class LaplacePropagation:
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """N(mode, curvature^{-1}) over the parameters that the data touches; the others stay, bit for bit."""
         self.check()
-        q, model, data, prior = target
+        q, model, data, prior, *_ = target
         if data.size == 0:
             return q
         previous = q.restrict(q.layout.touched(data.heads))

@@ -48,7 +48,7 @@ class MaximumAPosteriori:
     def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
         """The mode over the parameters that the data touches; the others stay."""
         self.check()
-        q, model, data, prior = target
+        q, model, data, prior, *_ = target
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))

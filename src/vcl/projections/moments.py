@@ -63,7 +63,7 @@ class MomentMatching:
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """q after one pass; parameters that the data does not touch stay, bit for bit."""
         self.check()
-        q, model, data, prior = target
+        q, model, data, prior, *_ = target
         refuse_latent(model, "moment matching")
         if data.size == 0:
             return q

@@ -46,7 +46,7 @@ class OnlineLinear:
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The belief after the last example. Nothing is drawn, and there is no progress to report."""
         self.check()
-        q, model, data, _ = target
+        q, model, data, *_ = target
         if not isinstance(model, LinearGaussian):
             raise VclError(f"the online rules know linear-Gaussian models only, not {type(model).__name__}.")
         if data.size == 0:

@@ -100,7 +100,7 @@ class MaximumLikelihood:
 
     def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
         """The maximiser over the parameters that the data touches; the others stay."""
-        q, model, data, prior = target
+        q, model, data, prior, *_ = target
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))

@@ -64,7 +64,7 @@ class SynapticIntelligence:
     def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
         """The penalised maximiser and its importances, over the parameters that the data touches."""
         self.check()
-        q, model, data, prior = target
+        q, model, data, prior, *_ = target
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))

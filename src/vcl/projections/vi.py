@@ -239,7 +239,7 @@ class VariationalKL:
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The maximiser over the parameters that the data touches; the others stay, bit for bit."""
         self.check()
-        q, model, data, _ = target
+        q, model, data, *_ = target
         if data.size == 0:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
