@@ -21,7 +21,7 @@ from vcl.predicting.metrics import accuracy
 from vcl.predicting.prediction import predict
 from vcl.projections import Exact, MomentMatching, VariationalKL
 from vcl.projections.base import Projection, Target
-from vcl.recursion import Method, State, Task, initial, learn
+from vcl.recursion import Method, State, Task, given_test, initial, learn
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 LOSSLESS = [Nothing(), Everything(), RandomK(3), KCenter(3), Budget(7)]
@@ -275,3 +275,17 @@ def test_a_projection_is_shown_the_memory_and_further_columns_go_with_the_points
     again = from_bytes(to_bytes(state))
     assert torch.equal(again.coreset.extra["old"], again.coreset.x[..., :2] + 1)
     assert again.coreset.size == 15
+
+
+def test_a_task_needs_no_test_data_and_names_a_head_once() -> None:
+    model, tasks = small_network(), blob_tasks(2, runs=2, single_head=True)
+    method = Method(QUICK, RandomK(5))
+    bare = [Task("t0", tasks[0].train, heads={"all": 2}), Task("t1", tasks[1].train)]
+    one, two = (last(learn(initial(model, method, 2), given, model, method, Rng((0, 1)))) for given in (tasks, bare))
+    assert torch.equal(one.propagated.mean, two.propagated.mean)
+    assert two.heads == {"all": 2}
+    assert given_test(tasks[0]) is tasks[0].test
+    with pytest.raises(VclError, match=r"^task 't1' has no test data to be evaluated on; give it, as in Task\(test="):
+        given_test(bare[1])
+    with pytest.raises(VclError, match=r"names the head 'all', which is not among \[\]; give its size, as in Task"):
+        last(learn(initial(model, method, 2), bare[1:], model, method, Rng((0, 1))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Generic, Literal, NamedTuple, TypeVar
 from warnings import warn
 
@@ -26,12 +27,22 @@ PREDICTIVES: tuple[Predictive, ...] = ("joint", "per-head")
 
 
 class Task(NamedTuple):
-    """D_t, the test data that goes with it, and the heads it speaks to with their sizes."""
+    """D_t, the test data that goes with it, if there is any, and the heads it speaks to with their sizes.
+
+    Learning never looks at test data. Heads that an earlier task brought need not be named again.
+    """
 
     name: str
     train: Data
-    test: Data
-    heads: Heads
+    test: Data | None = None
+    heads: Heads = MappingProxyType({})
+
+
+def given_test(task: Task) -> Data:
+    """The task's test data, or one clear sentence."""
+    if task.test is None:
+        raise VclError(f"task {task.name!r} has no test data to be evaluated on; give it, as in Task(test=...).")
+    return task.test
 
 
 class SetAside(NamedTuple):

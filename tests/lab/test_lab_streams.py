@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from lab_made import images
 from vcl.data import Source
 from vcl.errors import VclError
 from vcl.lab.datasets import Dataset
+from vcl.lab.plan import make_plan
+from vcl.lab.progress import summary_line
+from vcl.lab.runner import run_method
 from vcl.lab.streams import (
     SHARED,
     Arrays,
@@ -176,13 +180,14 @@ def test_a_sample_is_drawn_from_all_of_a_class() -> None:
         (
             lambda: split(SORTED, [(0, 1)], 1, limit=1).make(0),
             "task 'a/b' has 2 classes to tell apart, but its training examples under a limit of 1 are all of one; "
-            "give a limit of at least 2, or none, and data of more than one class.",
+            "give a limit of at least 2, or none.",
         ),
         (lambda: split(SORTED, [(0, 1)], 1, test_limit=1).make(0), "its test examples under a limit of 1"),
         (lambda: permuted(SORTED, 1, Rng((0,)), limit=1), "every task has 10 classes to tell apart"),
         (
             lambda: split(SORTED._replace(train_y=torch.zeros(60, dtype=torch.int64)), [(0, 1)], 1).make(0),
-            "task 'a/b' has 2 classes to tell apart, but its training examples are all of one",
+            "task 'a/b' has 2 classes to tell apart, but its training examples are all of one; give data of more than "
+            "one class.",
         ),
     ],
 )
@@ -322,3 +327,16 @@ def test_tasks_come_in_the_order_asked_for_and_are_otherwise_the_same() -> None:
     assert turned.size == 3
     assert torch.equal(turned.make(0).train.x, stream.make(2).train.x)
     assert reordered(stream, ()) is stream
+
+
+def test_a_task_of_ones_own_may_be_without_test_data_and_is_learned_and_not_evaluated() -> None:
+    x, y = torch.rand(20, 8, 8), torch.arange(20) % 2
+    stream = from_arrays([UserTask("a", x, y, x, y, 2), UserTask("b", x, y, None, None, 2)], 2)
+    assert [task.test is None for task in stream] == [False, True]
+    with pytest.raises(VclError, match="task 'c' has test inputs or test labels, but not both; give both, or neither"):
+        from_arrays([UserTask("c", x, y, x, None, 2)], 1)
+    plan = make_plan("split-digits", "mle", "smoke", 2, "cpu", ["epochs=1"])
+    plan = replace(plan, experiment=plan.experiment._replace(stream=lambda *_: stream))
+    dones = list(run_method(plan, plan.methods[0], images()))
+    assert [{(row.after, row.on) for row in done.rows} for done in dones] == [{(1, 1)}, {(2, 1)}]
+    assert summary_line(dones[0]._replace(rows=[])).endswith(" s, no test data")

@@ -349,6 +349,11 @@ def test_a_sweep_that_fails_before_any_row_leaves_nothing(here: Path, select: st
             "holding out 0.0001 of the training data leaves task 0/1 no examples to choose by; hold out more.",
         ),
         (
+            smoke("--grid lambda=1,2 --validation 0.0001"),
+            "holding out 0.0001 of the training data leaves 1437 examples to train on and 1 to choose by, and every "
+            "task has 10 classes to tell apart, but its test examples are all of one; hold out another share.",
+        ),
+        (
             "sweep split-digits --preset smoke --grid lambda=1,2 --validation 0.9993",
             "holding out 0.9993 of the training data leaves task 0/1 no examples to train on; hold out less.",
         ),

@@ -99,3 +99,11 @@ def test_labels_that_do_not_go_with_the_probabilities_are_refused(
 ) -> None:
     with pytest.raises(VclError, match=words):
         measure(torch.full((3, 8, 4), 0.25), y)
+
+
+def test_a_task_without_test_data_counts_in_no_mean() -> None:
+    nan = float("nan")
+    A = torch.tensor([[0.9, nan, nan], [0.7, nan, nan], [0.6, nan, 0.8]], dtype=torch.float64)
+    assert float(average_accuracy(A)[-1]) == pytest.approx(0.7)
+    assert float(forgetting(A)) == pytest.approx(0.3)
+    assert float(backward_transfer(A)) == pytest.approx(-0.3)

@@ -37,13 +37,13 @@ def evaluate(asked: Asked) -> list[Row]:
     """Every metric on the test data of every task so far, with the predictive posterior of its head."""
     settings, entry, state = asked.settings, asked.entry, asked.state
     rows = []
-    for number, task in enumerate(asked.met, start=1):
-        (source,) = task.test.sources
+    for number, task, test in asked.tested():
+        (source,) = test.sources
         belief = state.predictive[source.head]
         probabilities = predict(
             belief if entry.draws else Point(belief.layout, belief.mean),
             asked.model,
-            task.test.x,
+            test.x,
             source.head,
             asked.rng.at("evaluate", state.t, number),
             settings.predict_draws if entry.draws else 1,
@@ -55,7 +55,7 @@ def evaluate(asked: Asked) -> list[Row]:
             bad = (~fine).nonzero()[:, 0].tolist()
             raise NonFiniteError(f"task {state.t} ({asked.met[-1].name}): {why}", bad, why)
         for metric, measure in METRICS.items():
-            values = measure(probabilities, task.test.y.to(probabilities.device)).tolist()
+            values = measure(probabilities, test.y.to(probabilities.device)).tolist()
             rows += [
                 Row(run.label, run.seed, state.t, number, metric, value)
                 for run, value in zip(asked.runs, values, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vcl.data import Data
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
@@ -56,7 +57,10 @@ class Prepared(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What there is to evaluate after a task: the tasks met so far (their test data alone) under the state."""
+    """What there is to evaluate after a task: the tasks met so far (their test data alone) under the state.
+
+    A task without test data is learned and not evaluated.
+    """
 
     settings: Any
     entry: MethodEntry
@@ -68,6 +72,10 @@ class Asked(NamedTuple):
     rng: Rng
     prepared: Any = None
     """What the kind's ``prepare`` gave."""
+
+    def tested(self) -> Iterator[tuple[int, Task, Data]]:
+        """The tasks with test data: the number of each, from 1, the task, and its test data."""
+        return ((number, task, task.test) for number, task in enumerate(self.met, start=1) if task.test is not None)
 
 
 class Score(NamedTuple):

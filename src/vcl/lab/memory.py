@@ -168,5 +168,5 @@ def amount(number: float) -> str:
     return f"{number:,.0f} GB" if number >= 100 else f"{number:.2g} GB"
 
 
-def _bytes(data: Data) -> int:
-    return sum(part.untyped_storage().nbytes() for part in (data.x, data.y))
+def _bytes(data: Data | None) -> int:
+    return 0 if data is None else sum(part.untyped_storage().nbytes() for part in (data.x, data.y))

@@ -111,6 +111,8 @@ def both(one: Report, other: Report) -> Report:
 def summary_line(done: Done) -> str:
     """One finished task in one line; of a grid of lambdas, the best so far."""
     score = done.score
+    if not done.rows:
+        return f"{done.method}: task {done.number} of {done.tasks} ({done.task}) in {done.seconds:.1f} s, no test data"
     now = {name: final_score(done.rows, name, score.metric) for name in methods(done.rows)}
     best = max(now, key=lambda name: now[name].mean)
     which = f" with {best}, the best of {len(now)}" if len(now) > 1 else ""

@@ -94,7 +94,11 @@ def run_method(
 
 def _test_alone(task: Task, alive: Sequence[int]) -> Task:
     """A task without its training data, of some runs."""
-    return task._replace(train=task.train.empty(), test=task.test.select(alive))
+    return _of_runs(task._replace(train=task.train.empty()), alive)
+
+
+def _of_runs(task: Task, runs: Sequence[int]) -> Task:
+    return task if task.test is None else task._replace(test=task.test.select(runs))
 
 
 def _left(met: list[Task], before: Sequence[int], alive: Sequence[int]) -> list[Task]:
@@ -102,7 +106,7 @@ def _left(met: list[Task], before: Sequence[int], alive: Sequence[int]) -> list[
     if len(alive) == len(before):
         return met
     places = [before.index(run) for run in alive]
-    return [task._replace(test=task.test.select(places)) for task in met]
+    return [_of_runs(task, places) for task in met]
 
 
 def set_aside_in(notes: Sequence[str]) -> list[str]:

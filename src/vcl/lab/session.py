@@ -20,6 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from vcl import __version__
+from vcl.errors import VclError
 from vcl.fitting.loop import Report, silent
 from vcl.lab import tables
 from vcl.lab.datasets import MissingData, load
@@ -138,6 +139,8 @@ def show(
     plan: Plan, about: dict[str, Any], seconds: float, folder: RunFolder, console: Console, before: str = ""
 ) -> None:
     """The table and the figures of the rows in ``folder``, there and on the console; ``before`` opens the document."""
+    if not folder.rows:
+        raise VclError(f"no task of {plan.experiment.name} has test data, so there is nothing to show; give some.")
     paper, kind = plan.paper(), plan.experiment.kind
     lines, columns = kind.table.cells(folder.rows, paper), kind.table.columns(folder.rows)
     title = f"{plan.experiment.name}, preset {plan.preset}, after {plan.settings.tasks} tasks"

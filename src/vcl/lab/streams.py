@@ -154,12 +154,14 @@ def _of_classes(
     x: Tensor, y: Tensor, classes: Sequence[object], task: str, kind: str, limit: int | None
 ) -> tuple[Tensor, Tensor]:
     """:func:`limited` examples, refused where several classes are to be told apart and one alone is left."""
+    one_before = torch.unique(y).numel() == 1
     x, y = limited(x, y, limit)
     if len(classes) > 1 and torch.unique(y).numel() == 1:
-        under = "" if limit is None else f" under a limit of {limit}"
+        under = "" if one_before else f" under a limit of {limit}"
+        mend = "data of more than one class" if one_before else "a limit of at least 2, or none"
         raise VclError(
             f"{task} has {len(classes)} classes to tell apart, but its {kind} examples{under} are all of one; "
-            "give a limit of at least 2, or none, and data of more than one class."
+            f"give {mend}."
         )
     return x, y
 
@@ -176,13 +178,16 @@ def one_class_each(data: Arrays, runs: int, limit: int | None = None, test_limit
 
 
 class UserTask(NamedTuple):
-    """One task of a user's own: numpy arrays or tensors, and how many classes (or targets) its head has."""
+    """One task of a user's own: numpy arrays or tensors, and how many classes (or targets) its head has.
+
+    A task without test data (None, both) is learned and not evaluated.
+    """
 
     name: str
     train_x: Array
     train_y: Array
-    test_x: Array
-    test_y: Array
+    test_x: Array | None
+    test_y: Array | None
     units: int
     head: str = SHARED
 
@@ -197,7 +202,7 @@ def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
     made = [_user_task(task, runs) for task in tasks]
     first = made[0].train
     for task in made:
-        for kind, part in (("training", task.train), ("test", task.test)):
+        for kind, part in (("training", task.train), *((("test", task.test),) if task.test else ())):
             for name, ours, wanted in (("x", part.x, first.x), ("y", part.y, first.y)):
                 if ours.dtype != wanted.dtype or ours.shape[2:] != wanted.shape[2:]:
                     raise VclError(
@@ -219,5 +224,8 @@ def _user_task(task: UserTask, runs: int) -> Task:
             raise VclError(f"task {task.name!r} has no {kind} examples; give at least one.")
         return dataset(inputs, labels, task.name, task.head, runs)
 
-    train, test = part("training", task.train_x, task.train_y), part("test", task.test_x, task.test_y)
+    if (task.test_x is None) != (task.test_y is None):
+        raise VclError(f"task {task.name!r} has test inputs or test labels, but not both; give both, or neither.")
+    both = None if task.test_x is None or task.test_y is None else (task.test_x, task.test_y)
+    train, test = part("training", task.train_x, task.train_y), None if both is None else part("test", *both)
     return Task(task.name, train, test, {task.head: task.units})

@@ -26,6 +26,7 @@ from vcl.lab.runner import set_aside_in
 from vcl.lab.session import describe, finished, run_methods, show
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
+from vcl.recursion import given_test
 
 Select = Literal["validation", "test"]
 SELECTS: tuple[Select, ...] = ("validation", "test")
@@ -71,8 +72,15 @@ def hold_out(data: Arrays, share: float) -> Arrays:
 
 def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
     """Raise one clear sentence unless every task has examples to train on and examples to choose by."""
-    for task in plan.experiment.stream(held, plan.settings, Rng(plan.seeds[:1])):
-        for part, what, mend in ((task.train, "train on", "less"), (task.test, "choose by", "more")):
+    try:
+        tasks = list(plan.experiment.stream(held, plan.settings, Rng(plan.seeds[:1])))
+    except VclError as error:
+        raise VclError(
+            f"holding out {share:g} of the training data leaves {len(held.train_y)} examples to train on and "
+            f"{len(held.test_y)} to choose by, and {str(error).partition(';')[0]}; hold out another share."
+        ) from error
+    for task in tasks:
+        for part, what, mend in ((task.train, "train on", "less"), (given_test(task), "choose by", "more")):
             if part.size == 0:
                 raise VclError(
                     f"holding out {share:g} of the training data leaves task {task.name} no examples to {what}; hold "

@@ -71,7 +71,7 @@ class GenerativeLearner:
             raise VclError(f"task {task!r} has no images; give at least one.")
         if self.shapes.get(task, shape) != shape:
             raise VclError(f"task {task!r} had images of shape {self.shapes[task]}, not {shape}; use a new name.")
-        step = Task(task, data, data.empty(), {task: prod(shape)})
+        step = Task(task, data, heads={task: prod(shape)})
         (self.state,) = learn(self.state, [step], self.model, self.method, self.rng, report)
         self.shapes[task] = shape
 

@@ -110,7 +110,8 @@ class Network:
         for position, source in enumerate(data.sources):
             if source.head not in heads:
                 raise VclError(
-                    f"task {source.task!r} names the head {source.head!r}, which is not among {list(heads)}."
+                    f"task {source.task!r} names the head {source.head!r}, which is not among {list(heads)}; give its "
+                    f"size, as in Task(heads={{{source.head!r}: 10}})."
                 )
             y = data.y if len(data.sources) == 1 else data.y[data.source == position][None]
             self.likelihood.check(y, heads[source.head], f"task {source.task!r}")

@@ -171,7 +171,10 @@ class Vae:
         for position, source in enumerate(data.sources):
             what = f"task {source.task!r}"
             if source.head not in heads:
-                raise VclError(f"{what} names the head {source.head!r}, which is not among {list(heads)}.")
+                raise VclError(
+                    f"{what} names the head {source.head!r}, which is not among {list(heads)}; give its number of "
+                    f"pixels, as in Task(heads={{{source.head!r}: 784}})."
+                )
             found = data.x[0, 0].numel() if data.size else heads[source.head]
             if found != heads[source.head]:
                 raise VclError(

@@ -1,6 +1,7 @@
 """Measures of a continual learner, all from one matrix A[i, j]: accuracy on task j after learning task i.
 
-Rows are *after task i*, columns are *on task j*, both from 0; entries with j > i are not known and are NaN.
+Rows are *after task i*, columns are *on task j*, both from 0; entries with j > i are not known and are NaN. So are
+those of a task without test data, which no mean over tasks counts.
 Any leading axes (runs) stand in front: A [..., T, T]. Labels may be whole numbers of any dtype.
 """
 
@@ -23,14 +24,14 @@ def forgetting(A: Tensor) -> Tensor:
     if A.shape[-1] < 2:
         return torch.zeros(A.shape[:-2], dtype=A.dtype)
     past = A[..., :-1, :-1].nan_to_num(nan=-torch.inf)
-    return (past.amax(-2) - A[..., -1, :-1]).mean(-1)
+    return (past.amax(-2) - A[..., -1, :-1]).nanmean(-1)
 
 
 def backward_transfer(A: Tensor) -> Tensor:
     """mean_{j < T-1} ( A[T-1, j] - A[j, j] ): what later tasks did to a task since it was learned."""
     if A.shape[-1] < 2:
         return torch.zeros(A.shape[:-2], dtype=A.dtype)
-    return (A[..., -1, :-1] - A.diagonal(dim1=-2, dim2=-1)[..., :-1]).mean(-1)
+    return (A[..., -1, :-1] - A.diagonal(dim1=-2, dim2=-1)[..., :-1]).nanmean(-1)
 
 
 def accuracy(probabilities: Tensor, y: Tensor) -> Tensor:

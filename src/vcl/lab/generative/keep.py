@@ -25,11 +25,10 @@ def samples(asked: Asked) -> Tensor:
     """Images of every task's generator so far, for people: uint8 [runs, tasks so far, SHOWN_IMAGES, ...]."""
     made = []
     for task in asked.met:
-        (source,) = task.test.sources
-        belief = asked.state.predictive[source.head]
-        rng = asked.rng.at("samples", source.head)  # the same z after every task, so that change is the generator's
-        images = generate(belief, asked.model, source.head, SHOWN_IMAGES, rng, "mean")
-        made.append(images.view(*images.shape[:2], *task.test.x.shape[2:]))
+        (head,) = task.heads
+        rng = asked.rng.at("samples", head)  # the same z after every task, so that change is the generator's
+        images = generate(asked.state.predictive[head], asked.model, head, SHOWN_IMAGES, rng, "mean")
+        made.append(images.view(*images.shape[:2], *task.train.x.shape[2:]))
     return (255 * torch.stack(made, dim=1)).round().clamp(0, 255).to(torch.uint8)
 
 

@@ -55,11 +55,11 @@ def evaluate(asked: Asked) -> list[Row]:
     s, state, judge = asked.settings, asked.state, asked.prepared
     chunk = 20_000 if asked.device.type == "cpu" else 400_000
     rows: list[Row] = []
-    for number, task in enumerate(asked.met, start=1):
-        (source,) = task.test.sources
+    for number, task, test in asked.tested():
+        (source,) = test.sources
         belief, rng = state.predictive[source.head], asked.rng.at("evaluate", state.t, number)
         belief = belief if asked.entry.draws else Point(belief.layout, belief.mean)
-        x = task.test.x
+        x = test.x
         measured = {LIKELIHOOD: log_marginal(belief, asked.model, x, source.head, rng, s.ll_draws, chunk=chunk).mean(1)}
         if s.ll_drawn:
             at = rng.at("drawn")
@@ -101,7 +101,7 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
     """One line per method: mean and standard error over seeds after the last task."""
     lines: list[tuple[str, ...]] = []
     for name in methods(rows):
-        diagonal = matrix(rows, name, LIKELIHOOD).diagonal(dim1=1, dim2=2).mean(-1)
+        diagonal = matrix(rows, name, LIKELIHOOD).diagonal(dim1=1, dim2=2).nanmean(-1)
         lines.append(
             (
                 name,

@@ -27,7 +27,7 @@ from torch import Tensor
 from vcl.beliefs.point import Point
 from vcl.coresets import Nothing
 from vcl.data import Data, Source
-from vcl.errors import unknown
+from vcl.errors import NonFiniteError, unknown
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
 from vcl.lab.results import Summary, label, summarise
@@ -45,7 +45,7 @@ from vcl.projections import (
     Projection,
     VariationalKL,
 )
-from vcl.recursion import Method, State, Task, initial, learn
+from vcl.recursion import Method, State, Task, given_test, initial, learn, told
 
 COLUMNS = ("kind", "method", "seed", "after", "task", "x1", "x2", "value")
 BLACK = 1
@@ -145,8 +145,11 @@ def learned(
         return predict(belief, model, x, task.name, rng.at("evaluate", state.t, task.name), draws)
 
     for state in learn(initial(model, method, runs, device), tasks, model, method, rng):
+        if state.set_aside:
+            raise NonFiniteError(told(state))
         for number, task in enumerate(tasks[: state.t], start=1):
-            right = accuracy(probabilities(state, task.test.x, task), task.test.y).tolist()
+            test = given_test(task)
+            right = accuracy(probabilities(state, test.x, task), test.y).tolist()
             for seed, value in zip(rng.seeds, right, strict=True):
                 yield "accuracy", known, seed, state.t, number, "", "", repr(value)
             if known in settings["drawn"]:
