@@ -209,7 +209,7 @@ def test_each_example_is_answered_by_its_own_head() -> None:
     [
         (nn.BatchNorm1d(5), "keeps running statistics"),
         (nn.InstanceNorm1d(5, track_running_stats=True), "keeps running statistics"),
-        (nn.GRU(5, 5), "no batched form"),
+        (nn.GRU(5, 5, 2, dropout=0.1), "adds noise of its own"),
         (nn.Dropout(0.5), "adds noise of its own"),
     ],
     ids=["batch norm", "instance norm", "GRU", "dropout"],

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from vcl.coresets import Nothing
 from vcl.data import dataset
+from vcl.engines.recurrent import plain_recurrence, recurrent_layers
 from vcl.fitting.loop import Ascent
 from vcl.models import Network
 from vcl.models.likelihoods import Categorical
@@ -49,4 +50,54 @@ def test_a_transformer_learns_and_predicts(dropout: float, training: bool) -> No
         trunk = nn.Sequential(nn.TransformerEncoder(layer, 6), nn.Flatten()).train(training)
         found = learned(trunk, 64 * 32, torch.randn(256, 64, 32), 128)
     assert found.shape == (1, 256, 2)
+    assert bool(found.isfinite().all())
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_a_recurrent_network_learns_and_predicts(kind: type[nn.RNNBase]) -> None:
+    """torch's own forms have no rule for vmap, and cuDNN's would move drawn weights into memory of its own."""
+
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = kind(16, 32, num_layers=2, bidirectional=True, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x)[0][:, -1]
+
+    trunk = Last()
+    found = learned(trunk, 64, torch.randn(256, 20, 16), 128)
+    assert found.shape == (1, 256, 2)
+    assert bool(found.isfinite().all())
+    assert all(value.device.type == "cpu" for value in trunk.parameters())
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_a_recurrent_layer_gives_what_cudnn_gives(kind: type[nn.RNNBase]) -> None:
+    """In float64: cuDNN rounds the factors of float32 products to TF32."""
+    torch.manual_seed(0)
+    layer = kind(16, 32, num_layers=2, bidirectional=True).to("cuda", torch.float64)
+    x = torch.randn(20, 8, 16, device="cuda", dtype=torch.float64)
+    wanted = layer(x)[0]
+    with plain_recurrence(recurrent_layers(layer)):
+        found = layer(x)[0]
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell])
+def test_cells_take_many_draws_without_a_warning(kind: type[nn.Module]) -> None:
+    class ByCell(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = kind(16, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            state = None
+            for step in x.unbind(1):
+                state = self.cell(step, state)
+            return state if isinstance(state, Tensor) else state[0]  # type: ignore[index]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = learned(ByCell(), 32, torch.randn(64, 5, 16), 32)
     assert bool(found.isfinite().all())

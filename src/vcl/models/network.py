@@ -20,6 +20,7 @@ from vcl.engines.forward import check_many
 from vcl.engines.layers import Layers, chain_of, flat_chain
 from vcl.engines.moments import linear, through
 from vcl.engines.perceptron import Perceptron
+from vcl.engines.recurrent import drops_out, plain_recurrence, recurrent_layers
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
 from vcl.models.likelihoods import Categorical, Likelihood
@@ -44,6 +45,7 @@ class Network:
         self.features = features
         self.likelihood = likelihood
         self.prior_var = prior_var
+        self.recurrent = recurrent_layers(trunk)
         flat = flat_chain(trunk)
         self.layers = flat or chain_of(trunk)
         self.row_wise = bool(flat)
@@ -137,7 +139,7 @@ class Network:
 
     def _trunk_of(self, params: Params, x: Tensor) -> Tensor:
         """The trunk's features with these parameters of its own."""
-        with nullcontext() if self.row_wise else plain_attention():
+        with nullcontext() if self.row_wise else plain_attention(), plain_recurrence(self.recurrent):
             features: Tensor = functional_call(self.trunk, dict(params), as_input(x))
         return features
 
@@ -208,9 +210,8 @@ def refuse_unsound(module: nn.Module) -> None:
                 f"{what} keeps running statistics of the batches it saw, which no posterior covers and old tasks "
                 "would lose; use LayerNorm or GroupNorm instead."
             )
-        if isinstance(layer, nn.RNNBase):
-            raise VclError(f"{what} has no batched form in torch; write the recurrence with Linear layers instead.")
-        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and layer.training:
+        if drops_out(layer) or (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and layer.training):
             raise VclError(
-                f"{what} adds noise of its own to the draws of the weights; remove it, or call .eval() on the module."
+                f"{what} adds noise of its own (dropout) to the draws of the weights; remove it, or call .eval() on "
+                "the module."
             )

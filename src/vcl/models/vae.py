@@ -24,6 +24,7 @@ from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.data import Data, as_input
 from vcl.engines.chain import chain, stacked, through
 from vcl.engines.layers import is_chain, is_row_wise
+from vcl.engines.recurrent import recurrent_layers
 from vcl.errors import VclError, unknown
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
@@ -64,6 +65,9 @@ class Vae:
     ) -> None:
         for module in (encoder, lower, upper):
             refuse_unsound(module)
+            if recurrent_layers(module):
+                kind = type(recurrent_layers(module)[0]).__name__
+                raise VclError(f"{kind} is no part of a VAE here; write the recurrence with Linear layers instead.")
         if latent < 1:
             raise VclError(f"latent is {latent}; give at least 1 latent variable.")
         if prior_var <= 0:
