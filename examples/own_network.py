@@ -55,7 +55,7 @@ def main() -> None:
         scores = []
         for task in tasks[: state.t]:
             head = task.test.heads[0]
-            probabilities = predict(state.predictive[head], model, task.test.x, head, rng, draws=20)
+            probabilities = predict(state, model, task.test.x, head, rng, draws=20)
             scores.append(f"{task.name}: {100 * accuracy(probabilities, task.test.y).mean():.1f} %")
         print(f"after task {state.t}   " + "   ".join(scores))
 

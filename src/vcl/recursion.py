@@ -17,6 +17,7 @@ from vcl.data import Data, in_precision, labelled
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Report, silent
 from vcl.models.base import Heads, Model
+from vcl.models.fingerprint import Fingerprint, check_model, fingerprint
 from vcl.ops.rng import Rng
 from vcl.projections.base import Projection, Target, lambda_of, select_runs
 
@@ -74,6 +75,8 @@ class State(NamedTuple, Generic[Q]):
     predictive: Mapping[str, Q]
     coreset: Data | None
     set_aside: tuple[SetAside, ...] = ()
+    fingerprint: Fingerprint | None = None
+    """Of the network, from the first task on: another one is refused."""
 
     @property
     def begun(self) -> int:
@@ -147,6 +150,7 @@ def learn(
     warning, where there is no ``report``). If none is left, the error is raised. Tasks, method and seeds may go on
     being those of all runs that the stream began with.
     """
+    check_model(model, state.propagated.layout, state.heads, state.fingerprint, state.propagated.mean)
     for task in tasks:
         task = task._replace(train=in_precision(labelled(task.train), state.propagated.mean.dtype))
         t, known = state.t + 1, len(state.set_aside)
@@ -180,7 +184,10 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     # q_t <- proj( q~_t p(C_t | theta) ), only used for prediction, and not propagation
     target = Target(q, model, coreset, prior, coreset)
     predictive = _predictive(method, target, heads, purpose.at("predict"), report)
-    return State(t, heads, q, predictive, coreset, state.set_aside)
+    known = state.fingerprint
+    if known is None and task.train.sources:
+        known = fingerprint(model, task.train, heads, q.mean)
+    return State(t, heads, q, predictive, coreset, state.set_aside, known)
 
 
 def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, report: Report) -> dict[str, Q]:

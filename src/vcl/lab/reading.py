@@ -23,6 +23,7 @@ from vcl.lab.kind import Run
 from vcl.lab.results import Row
 from vcl.lab.settings import check
 from vcl.learner.checkpoint import unpacked
+from vcl.models.fingerprint import check_model
 from vcl.recursion import SetAside, State
 
 S = TypeVar("S")
@@ -104,6 +105,7 @@ def read_state(
         require(mean.dtype == torch.float32, f"its weights are {mean.dtype}")
         require(state.t <= tasks, f"it is of {state.t} tasks, not of up to {tasks}")
         require(same_layout(state.propagated.layout, wanted), "it is of another network")
+        check_model(model, state.propagated.layout, state.heads, state.fingerprint, mean)
         for head, belief in state.predictive.items():
             fits = same_layout(belief.layout, wanted) or same_layout(belief.layout, wanted.touched([head]))
             require(fits, f"head {head!r} is of another network")

@@ -15,9 +15,11 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.registry import FAMILIES, name_of
 from vcl.data import Data, Source
 from vcl.errors import VclError
+from vcl.models.fingerprint import Fingerprint
 from vcl.recursion import SetAside, State
 
 EXTRA = "coreset.extra."
+PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FORMAT = 2
 """1: beliefs were named by their classes. 2: by the names of :mod:`vcl.beliefs.registry`."""
 
@@ -63,6 +65,7 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
         "predictive": places,
         "sources": None if state.coreset is None else state.coreset.sources,
         **({"set_aside": state.set_aside} if state.set_aside else {}),
+        **({"fingerprint": state.fingerprint._asdict()} if state.fingerprint else {}),
     }
     tensors["about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
@@ -115,7 +118,19 @@ def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
     _require(all(belief.mean.shape[0] == runs for belief in beliefs), "beliefs are of different numbers of runs")
     _require(coreset is None or coreset.runs == runs, "the coreset is of another number of runs")
     set_aside = _set_aside(about.get("set_aside", []), runs)
-    return State(t, heads, beliefs[0], {head: beliefs[place] for head, place in places.items()}, coreset, set_aside)
+    known = _fingerprint(about.get("fingerprint"))
+    predictive = {head: beliefs[place] for head, place in places.items()}
+    return State(t, heads, beliefs[0], predictive, coreset, set_aside, known)
+
+
+def _fingerprint(given: dict[str, Any] | None) -> Fingerprint | None:
+    if given is None:
+        return None
+    found = Fingerprint(**{**given, "shape": tuple(given["shape"]), "values": tuple(given["values"])})
+    fine = isinstance(found.head, str) and type(found.units) is int and type(found.whole) is bool
+    fine = fine and all(type(size) is int and size >= 0 for size in found.shape) and found.dtype in PRECISIONS
+    _require(fine and all(type(value) is float for value in found.values), "the fingerprint of its network")
+    return found
 
 
 def _set_aside(given: list[list[Any]], runs: int) -> tuple[SetAside, ...]:

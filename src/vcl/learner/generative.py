@@ -17,6 +17,7 @@ from vcl.data import Array, as_tensor, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, silent
 from vcl.learner.checkpoint import from_bytes, to_bytes
+from vcl.models.fingerprint import check_model
 from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
 from vcl.predicting.generation import Weights, generate, log_marginal
@@ -128,11 +129,11 @@ class GenerativeLearner:
         learner = cls(model, method, tuple(about["seeds"]), device)
         learner.state = from_bytes(state, device)
         learner.shapes = {task: tuple(shape) for task, shape in about["shapes"].items()}
-        if learner.state.propagated.layout != model.layout(learner.state.heads):
-            raise VclError(
-                f"{os.fspath(path)} was saved with another model: its parameters have other names or shapes; give the "
-                "model that it was learned with."
-            )
+        q = learner.state.propagated
+        try:
+            check_model(model, q.layout, learner.state.heads, learner.state.fingerprint, q.mean)
+        except VclError as error:
+            raise VclError(f"{os.fspath(path)} was saved with another model: {error}") from error
         return learner
 
     def _images(self, x: Array) -> Tensor:

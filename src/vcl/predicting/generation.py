@@ -17,12 +17,13 @@ from torch import Tensor
 
 from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Params, head_of
-from vcl.data import Data, Source
+from vcl.data import Data, Source, as_tensor
 from vcl.engines.forward import evaluate_stacked
 from vcl.errors import VclError, unknown
 from vcl.models.base import LatentModel
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
+from vcl.predicting.learned import Learned, belief_at, inputs_at
 
 Weights = Literal["mean", "drawn"]
 WEIGHTS: tuple[Weights, ...] = ("mean", "drawn")
@@ -33,7 +34,7 @@ LEAST_PROBABILITY = 1e-9
 
 @torch.no_grad()
 def log_marginal(
-    belief: Belief,
+    belief: Belief | Learned,
     model: LatentModel,
     x: Tensor,
     head: str,
@@ -44,7 +45,7 @@ def log_marginal(
     chunk: int = 50_000,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """log p(x) of each image x [R, N, ...] under ``head``'s generator: [R, N].
+    """log p(x) of each image x [R, N, ...] under ``head``'s generator: [R, N]. ``belief`` may be a state.
 
     ``draws`` counts those of z in all. With ``weights="drawn"`` they are dealt to ``theta_draws`` draws of theta, each
     with z of its own; ``"mean"`` has one theta, the posterior's mean. ``chunk`` bounds the rows (runs x draws x images)
@@ -52,6 +53,7 @@ def log_marginal(
     """
     if draws < 1 or theta_draws < 1 or chunk < 1:
         raise VclError(f"draws is {draws}, theta_draws is {theta_draws} and chunk is {chunk}; give at least 1 of each.")
+    x, (belief, rng) = as_tensor(inputs_at(belief, x), "x"), belief_at(belief, model, head, rng)
     q = _generator_of(belief, head, device)
     _check_runs(q, x, rng)
     runs, source = x.shape[0], (Source(head, head),)
@@ -83,7 +85,7 @@ def log_marginal(
 
 @torch.no_grad()
 def generate(
-    belief: Belief,
+    belief: Belief | Learned,
     model: LatentModel,
     head: str,
     count: int,
@@ -94,11 +96,13 @@ def generate(
 ) -> Tensor:
     """``count`` images by ``head``'s generator as means of their pixels, E[x | z, theta] at z ~ N(0, I): [R, count, P].
 
+    ``belief`` may be a state.
     ``"drawn"``: theta is drawn ``theta_draws`` times (or once an image, if there are fewer), each for an equal share of
     the images; ``"mean"``: all have the posterior's mean.
     """
     if count < 1 or theta_draws < 1:
         raise VclError(f"count is {count} and theta_draws is {theta_draws}; give at least 1 of each.")
+    belief, rng = belief_at(belief, model, head, rng)
     q = _generator_of(belief, head, device)
     _check_runs(q, None, rng)
     generators = rng.at("z").generators(q.mean.device)

@@ -19,6 +19,7 @@ from vcl.errors import VclError, unknown
 from vcl.models.base import Model, as_perceptron, points, spread
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
+from vcl.predicting.learned import Learned, belief_at, inputs_at
 
 ROWS_IN_FLIGHT = {"cpu": 30_000}
 """Rows that a CPU's caches hold; other devices take as many as their memory allows."""
@@ -40,7 +41,7 @@ Sum = Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def predict(
-    belief: Belief,
+    belief: Belief | Learned,
     model: Model,
     x: Array,
     head: str,
@@ -52,6 +53,8 @@ def predict(
 ) -> Tensor:
     """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
 
+    ``belief`` is a state, which knows its network and refuses another, or a belief. Where runs of a state were set
+    aside, x and seeds may still be those of all runs; the answer is of those that are left.
     Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in flight
     at once; left out it is what is fast on the device, within what memory holds of what the model makes of a row.
     ``local`` multiplies the first layer once for all draws; it has the same expectation. A belief that is not
@@ -61,6 +64,7 @@ def predict(
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
+    x, (belief, rng) = inputs_at(belief, x), belief_at(belief, model, head, rng)
     q, x = _at(belief, x, head, rng, device)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
@@ -80,7 +84,7 @@ def predict(
 
 @torch.no_grad()
 def predict_draws(
-    belief: Belief,
+    belief: Belief | Learned,
     model: Model,
     x: Array,
     head: str,
@@ -95,6 +99,7 @@ def predict_draws(
     """
     if draws < 1:
         raise VclError(f"draws is {draws}; give at least 1.")
+    x, (belief, rng) = inputs_at(belief, x), belief_at(belief, model, head, rng)
     q, x = _at(belief, x, head, rng, device)
     generators, chunk = rng.generators(q.mean.device), _rows(q, model, head, x)
     at_once = _at_once(q, draws, chunk)

@@ -1,0 +1,142 @@
+"""Which network a belief is over: how it answers on a fixed probe, so that another one is told from it.
+
+A belief's layout has the names and shapes of the parameters. What stands between the layers leaves no trace there: a
+Tanh in a ReLU's place, another likelihood. So a state keeps a few numbers of the model's own, its answers to fixed
+inputs at fixed parameters, and whoever brings a model to that state has it answer again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite, prod
+from typing import NamedTuple
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.data import Data, Source
+from vcl.errors import VclError
+from vcl.models.base import Heads, Model
+
+EXAMPLES = 2
+MOST = 32
+"""Values that are kept of the answer."""
+
+PERIOD = 1009
+"""Fixed values repeat after so many; as a prime it falls in step with no layer."""
+
+FINE, COARSE = 1e-6, 1e-2
+"""How far an answer may be from the one kept, relative to the largest: rounding differs between devices.
+
+Fine where both were given in float64, coarse elsewhere.
+"""
+
+
+class Fingerprint(NamedTuple):
+    """What was asked (a head of so many units, inputs of a shape, arithmetic of a dtype), and the answers."""
+
+    head: str
+    units: int
+    shape: tuple[int, ...]
+    whole: bool
+    """Whether inputs are whole numbers other than pixels, such as tokens."""
+    dtype: str
+    values: tuple[float, ...]
+
+
+def fingerprint(model: Model, data: Data, heads: Heads, like: Tensor) -> Fingerprint:
+    """Of a model that learns from ``data`` first; ``like`` is where its parameters are, and in which precision.
+
+    It answers in float64 if it can, which no device rounds coarsely, else in the precision of ``like``.
+    """
+    head, x = data.sources[0].head, data.x
+    whole = not x.is_floating_point() and x.dtype != torch.uint8
+    return _answered(model, Fingerprint(head, heads.get(head, 1), tuple(x.shape[2:]), whole, "float64", ()), like)
+
+
+def check_model(model: Model, layout: Layout, heads: Heads, known: Fingerprint | None, like: Tensor) -> None:
+    """Raise one clear sentence unless this is the network that a belief over ``layout`` was learned with.
+
+    ``known`` is its fingerprint, if there is one. It costs one pass of two examples.
+    """
+    fault = _other_parameters(layout, model.prior(heads).layout)
+    if fault is None and known is not None:
+        fault = _other_answers(known, _answered(model, known, like))
+    if fault is not None:
+        raise VclError(
+            f"this is another network than the one that was learned with: {fault}; give the model that it was learned "
+            "with."
+        )
+
+
+def _other_parameters(learned: Layout, given: Layout) -> str | None:
+    there, here = (dict(zip(each.names, each.shapes, strict=True)) for each in (learned, given))
+    for name in {**there, **here}:
+        if name not in here:
+            return f"it has no parameter {name!r} {there[name]}"
+        if name not in there:
+            return f"it has a parameter {name!r} {here[name]}, which that one had not"
+        if there[name] != here[name]:
+            return f"its parameter {name!r} is {here[name]}, and was {there[name]}"
+    return None
+
+
+def _other_answers(known: Fingerprint, here: Fingerprint) -> str | None:
+    same, coarse = "its parameters have the same names and shapes, but", {known.dtype, here.dtype} != {"float64"}
+    if len(here.values) != len(known.values):
+        return f"{same} it gives {len(here.values)} answers to a fixed input, and that one gave {len(known.values)}"
+    scale = max((abs(value) for value in known.values if isfinite(value)), default=1.0)
+    bound = (COARSE if coarse else FINE) * max(scale, 1e-30)
+    for old, new in zip(known.values, here.values, strict=True):
+        fits = abs(old - new) <= bound if isfinite(old) and isfinite(new) else repr(old) == repr(new)
+        if not fits:
+            return f"{same} it answers {new:.6g} to a fixed input where that one answered {old:.6g}"
+    return None
+
+
+def _answered(model: Model, asked: Fingerprint, like: Tensor) -> Fingerprint:
+    """With this model's answers; in the precision of ``like`` where it, or the device, has none in that asked for."""
+    values = _answers(model, asked, like)
+    if not values:
+        asked = asked._replace(dtype=str(like.dtype).removeprefix("torch."))
+        values = _answers(model, asked, like)
+    return asked._replace(values=values)
+
+
+@torch.no_grad()
+def _answers(model: Model, asked: Fingerprint, like: Tensor) -> tuple[float, ...]:
+    """The first answers at fixed parameters and inputs; none where the model does not take them."""
+    dtype: torch.dtype = getattr(torch, asked.dtype)
+
+    def made(values: Tensor) -> Tensor:
+        return values.to(device=like.device, dtype=dtype)
+
+    layout, source = model.prior({asked.head: asked.units}).layout, (Source(asked.head, asked.head),)
+    shape = (EXAMPLES, *asked.shape)
+    none = torch.zeros(EXAMPLES, dtype=torch.int64, device=like.device)
+    try:
+        params = {name: made(_fixed(shape, name)) for name, shape in zip(*layout, strict=True)}
+        # 0 is a token of every vocabulary; other inputs lie between 0 and 1, as pixels do.
+        x = none.new_zeros(shape) if asked.whole else made(0.5 + 0.5 * _pattern(shape, "x"))
+        if model.latent:
+            noise = made(_pattern((EXAMPLES, model.latent), "noise"))
+            found = model.log_lik(params, Data(x, none, none, source), noise)
+        else:
+            found = model.predict(params, x, asked.head)
+    except (RuntimeError, TypeError, ValueError, IndexError, VclError):
+        return ()
+    return tuple(found.flatten()[:MOST].double().tolist())
+
+
+def _fixed(shape: Sequence[int], name: str) -> Tensor:
+    """A parameter's fixed values: those of weights such that signals neither die out nor explode on their way."""
+    return _pattern(shape, name) * (2 / prod(shape[1:]) ** 0.5 if len(shape) > 1 else 0.5)
+
+
+def _pattern(shape: Sequence[int], name: str) -> Tensor:
+    """Values from -1 to 1 that follow from a name and a shape alone, on every machine."""
+    one = torch.sin(torch.arange(PERIOD, dtype=torch.float64).add_(crc32(name.encode()) % PERIOD).mul_(2.4))
+    size = prod(shape)
+    return one.repeat(-(-size // PERIOD))[:size].view(tuple(shape))
