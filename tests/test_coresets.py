@@ -169,3 +169,9 @@ def test_nothing_everything_and_only() -> None:
 def test_images_stay_uint8_in_a_coreset() -> None:
     data = dataset(torch.zeros(6, 4, 4, dtype=torch.uint8), torch.zeros(6, dtype=torch.int64), runs=2)
     assert KCenter(2)(data.empty(), data, RNG)[0].x.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("k", [0, 7, -1])
+def test_k_center_takes_no_more_points_than_there_are(k: int) -> None:
+    with pytest.raises(VclError, match=rf"^{k} points cannot be chosen out of 6; give a number from 1 to 6\.$"):
+        k_center(torch.rand(2, 6, 3), k)

@@ -118,3 +118,27 @@ def test_a_coreset_of_half_a_point_is_one_sentence() -> None:
     data = blobs(10, 0, "t", "h0")
     with pytest.raises(VclError, match=r"a coreset of 2\.5 points was asked for; give a whole number"):
         RandomK(2.5)(data.empty(), data, Rng(0))  # type: ignore[arg-type]
+
+
+def test_inputs_with_a_history_are_taken_as_values() -> None:
+    """By :func:`dataset`, made by hand, and to predict."""
+    data = blobs(40, 0, "t", "h0")
+    x, y = data.x[0], data.y[0]
+    wanted, found = learned(x, y), learned(x.clone().requires_grad_(), y)
+    assert torch.equal(found.propagated.mean, wanted.propagated.mean)
+    model, method = small_network(), Method(FIT, RandomK(4))
+    by_hand = data._replace(x=data.x.clone().requires_grad_())
+    (state,) = learn(initial(model, method, 1), [Task("t", by_hand, heads={"h0": 2})], model, method, Rng(0))
+    assert not state.propagated.mean.requires_grad
+    assert state.coreset is not None
+    assert not state.coreset.x.requires_grad
+    plain = predict(state, model, data.x, "h0", Rng(0), 3)
+    for ask in (predict, predict_draws):
+        assert not ask(state, model, by_hand.x, "h0", Rng(0), 3).requires_grad
+    assert torch.equal(predict(state, model, by_hand.x, "h0", Rng(0), 3), plain)
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (4, 2, 0)])
+def test_inputs_without_values_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(VclError, match=r"task 't': x has shape .*, so an example has no values; give at least one"):
+        dataset(torch.zeros(shape), torch.zeros(4), "t")

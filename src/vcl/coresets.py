@@ -122,6 +122,8 @@ def k_center(x: Tensor, k: int) -> Tensor:
     Of points equally far the first is taken. Where all others are copies of chosen points, these follow in their order,
     so no point is taken twice. Runs that share their data are solved once.
     """
+    if not 0 < k <= x.shape[1]:
+        raise VclError(f"{k} points cannot be chosen out of {x.shape[1]}; give a number from 1 to {x.shape[1]}.")
     flat = x.flatten(2)
     if x.stride(0) == 0 or x.shape[0] == 1:
         return _k_center(flat[0], k).expand(x.shape[0], -1)

@@ -120,9 +120,12 @@ Array = Tensor | np.ndarray
 
 
 def as_tensor(values: Array, what: str) -> Tensor:
-    """An array of numbers as a tensor that shares its memory where it can, or one clear sentence."""
+    """An array of numbers as a tensor that shares its memory where it can, or one clear sentence.
+
+    Data is given and not differentiated, so a tensor comes without its history.
+    """
     try:
-        return torch.as_tensor(values)
+        return torch.as_tensor(values).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise VclError(f"{what} cannot be read as numbers ({error}); give a numeric array or a tensor.") from error
 
@@ -164,6 +167,8 @@ def check_arrays(x: Tensor, y: Tensor, what: str) -> None:
     """Raise one clear sentence unless x [N, ...] and y [N, ...] can be learned from."""
     if x.dim() < 2:
         raise VclError(f"{what}: x has shape {tuple(x.shape)}; give examples as rows, [N, features] or [N, H, W].")
+    if 0 in x.shape[1:]:
+        raise VclError(f"{what}: x has shape {tuple(x.shape)}, so an example has no values; give at least one feature.")
     if y.dim() < 1 or x.shape[0] != y.shape[0]:
         raise VclError(f"{what}: {x.shape[0]} inputs but labels of shape {tuple(y.shape)}; give one label per input.")
     for name, values in (("x", x), ("y", y)):
@@ -256,7 +261,7 @@ def in_precision(data: Data, dtype: torch.dtype) -> Data:
 
     def changed(part: Tensor) -> Tensor:
         other = part.is_floating_point() and part.dtype != dtype
-        return _once(part, lambda part: part.to(dtype)) if other else part
+        return (_once(part, lambda part: part.to(dtype)) if other else part).detach()
 
     return data.map(changed)
 
