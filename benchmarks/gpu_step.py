@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from vcl.data import Data, dataset, unlabelled
-from vcl.engines.forward import Estimator
+from vcl.engines.usage import Estimator
 from vcl.fitting.loop import Ascent, ascend
 from vcl.fitting.step import Objective, make_step
 from vcl.lab.arithmetic import HOWS, matrix_products

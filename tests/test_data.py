@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from made import blobs
-from vcl.data import WHOLE, Data, Source, as_input, as_labels, concat, dataset, labelled, ready, unlabelled
+from vcl.data import WHOLE, Data, Source, as_labels, concat, dataset, labelled, ready, unlabelled
 from vcl.errors import VclError
+from vcl.ops.rows import as_input
 
 
 def test_runs_share_their_examples_until_they_differ() -> None:

@@ -12,6 +12,7 @@ from vcl.data import dataset, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.learner.generative import GenerativeLearner, generative_vcl
+from vcl.ops import devices
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict, predict_draws
 from vcl.projections import MaximumLikelihood, VariationalKL
@@ -84,7 +85,7 @@ def test_single_draws_average_to_the_prediction(state: State[object], monkeypatc
     assert torch.allclose(each.mean(1), whole, atol=1e-6)
     assert each.std(1).max() > 1e-3, "draws differ"
     # In small blocks of inputs and of draws too: all inputs share a draw.
-    monkeypatch.setattr("vcl.predicting.prediction.ROWS_IN_FLIGHT", {"cpu": 6})
+    monkeypatch.setattr(devices, "CPU", devices.CPU._replace(rows=6))
     monkeypatch.setattr("vcl.predicting.prediction.WEIGHTS_IN_FLIGHT", 2 * 3 * state.propagated.mean.shape[1])  # type: ignore[attr-defined]
     each = predict_draws(state.predictive["h0"], model, x[:, :1].expand(-1, 20, -1), "h0", rng, draws=7)  # type: ignore[arg-type]
     assert each.shape == (2, 7, 20, 2)

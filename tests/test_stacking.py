@@ -10,6 +10,7 @@ from torch import nn
 
 from made import blob_tasks, small_network
 from vcl.coresets import Budget, CoresetRule, KCenter, Nothing, RandomK
+from vcl.engines.structure import Opaque
 from vcl.fitting.loop import Ascent
 from vcl.lab.streams import Arrays, permuted
 from vcl.models import Network, mlp
@@ -88,7 +89,7 @@ def test_networks_of_any_kind_agree_to_rounding(estimator: str, draws: int) -> N
     trunk = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh())
     model, project = Network(trunk, 8, Categorical()), vi(estimator, draws)
     method = Method(project, Nothing(), project)
-    assert not model.row_wise
+    assert isinstance(model.structure(("all",)), Opaque)
 
     def end(seeds: tuple[int, ...]) -> State:  # type: ignore[type-arg]
         tasks = blob_tasks(2, runs=len(seeds))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vcl.learner.generative import GenerativeLearner, generative_vcl
     from vcl.models import LinearGaussian, Model, Network, Vae, mlp, mlp_vae
     from vcl.models.likelihoods import Categorical, Normal, Probit
-    from vcl.ops.pixels import BernoulliPixels, NormalPixels
+    from vcl.models.pixels import BernoulliPixels, NormalPixels
     from vcl.ops.rng import Rng
     from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
     from vcl.predicting.prediction import predict, predict_draws
@@ -138,7 +138,7 @@ _HOMES = {
         "mlp_vae",
     ),
     "vcl.fitting.loop": ("Ascent",),
-    "vcl.ops.pixels": (
+    "vcl.models.pixels": (
         "BernoulliPixels",
         "NormalPixels",
     ),

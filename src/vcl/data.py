@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vcl.errors import VclError
+from vcl.ops.rows import as_input
 
 
 class Source(NamedTuple):
@@ -240,17 +241,6 @@ def concat(a: Data, b: Data) -> Data:
 def weight_of_each(batch: int, total: int) -> float:
     """N/B: how many examples each one of a batch stands for."""
     return total / batch
-
-
-def as_input(x: Tensor) -> Tensor:
-    """Inputs as the network sees them: uint8 pixels / 255 and no other normalisation; floats as they are."""
-    return x.float().div_(255) if x.dtype == torch.uint8 else x
-
-
-def input_into(x: Tensor, out: Tensor) -> Tensor:
-    """:func:`as_input` of x [N, ...] into memory that is there, as rows [N, width]."""
-    out.copy_(x.reshape(out.shape))
-    return out.div_(255) if x.dtype == torch.uint8 else out
 
 
 def in_precision(data: Data, dtype: torch.dtype) -> Data:

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from made import small_vae
 from vcl.coresets import RandomK
 from vcl.data import dataset
-from vcl.engines.forward import Estimator
 from vcl.engines.recurrent import plain_recurrence, recurrent_layers
+from vcl.engines.usage import Estimator
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.models import Network, Vae

@@ -120,7 +120,7 @@ def test_training_that_is_not_finite_before_its_first_step_is_no_matter_of_the_r
 def test_a_fit_that_is_looked_at_an_epoch_later_still_names_the_epoch(bad: int) -> None:
     """As on a GPU, which is given the next epoch's work before this one's numbers are looked at."""
     told: list[Progress] = []
-    guard = Guard("a fit", Ascent(5, None), (3, 4), told.append, behind=1)
+    guard = Guard("a fit", Ascent(5, None), (3, 4), told.append, lag=1)
 
     def run() -> None:
         for epoch in range(1, 6):

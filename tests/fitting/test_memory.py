@@ -5,8 +5,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from made import blobs
+from vcl.beliefs import mean_field_torch
 from vcl.beliefs.mean_field import KlTo, MeanField
-from vcl.engines.perceptron import parts
 from vcl.fitting.loop import Ascent
 from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical
@@ -34,7 +34,7 @@ def test_a_fit_holds_five_values_a_climbed_value(monkeypatch: pytest.MonkeyPatch
 
     A wide network and few examples, so that little else counts; pieces small, as they are beside a large network.
     """
-    for where in (parts, KlTo):
+    for where in (mean_field_torch, KlTo):
         monkeypatch.setattr(where, "SMALL", 0)
         monkeypatch.setattr(where, "PIECE", 2**10)
     model = Network(mlp(WIDTH, [WIDTH, WIDTH]), WIDTH, Categorical())

@@ -18,6 +18,7 @@ import pytest
 import torch
 from lab_made import images
 
+from vcl.beliefs.point import Point
 from vcl.coresets import Everything, KCenter, Nothing, Only, RandomK
 from vcl.lab import discriminative
 from vcl.lab.generative import classifier
@@ -25,13 +26,12 @@ from vcl.lab.generative import kind as generative
 from vcl.lab.kind import Asked, Prepared
 from vcl.lab.plan import Plan, make_plan
 from vcl.models.likelihoods import Categorical
-from vcl.ops.pixels import BernoulliPixels
+from vcl.models.pixels import BernoulliPixels
 from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
     MaximumLikelihood,
-    Point,
     SynapticIntelligence,
     VariationalKL,
 )

@@ -219,6 +219,9 @@ def test_a_linear_model_and_pixels_have_one() -> None:
     assert state.fingerprint is not None
     with pytest.raises(VclError, match="but it answers"):
         predict(state, LinearGaussian(4, 0.7), torch.zeros(1, 2, 4), "all", Rng(0))
+    bare = [task._replace(heads={}) for task in linear_tasks([9])]  # a model without heads needs none
+    (state,) = learn(initial(model, method, 1), bare, model, method, Rng(0))
+    assert from_bytes(to_bytes(state._replace(predictive={}, t=0))).fingerprint == state.fingerprint
     pixels = dataset(torch.randint(0, 256, (8, 6), dtype=torch.uint8), torch.arange(8) % 2, "t", "h0")
     made = fingerprint(network(), pixels, {"h0": 2}, torch.zeros(1))
     assert made == fingerprint(network(), blob_tasks(1)[0].train, {"h0": 2}, torch.zeros(1))

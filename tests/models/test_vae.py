@@ -16,7 +16,7 @@ from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.models import LatentModel, Vae, mlp_vae
 from vcl.models.base import held, spread
-from vcl.ops.pixels import BernoulliPixels, NormalPixels, binarised
+from vcl.models.pixels import BernoulliPixels, NormalPixels, binarised
 from vcl.ops.rng import Rng
 from vcl.projections import Exact, MomentMatching, SequentialMonteCarlo, Target, VariationalKL
 

@@ -12,6 +12,7 @@ interpreter cannot show, and only a GPU does:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -32,27 +33,25 @@ from kernel_ways import (
 from made import shapes, small_vae
 from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import KlTo, MeanField, standard_normal
+from vcl.beliefs.mean_field import MeanField
+from vcl.beliefs.mean_field_fit import CLIMBS, Climbs
 from vcl.data import Data, concat, dataset
-from vcl.engines.chain import linear
-from vcl.engines.draws import draw_params
-from vcl.engines.forward import ESTIMATORS, Estimator
-from vcl.engines.perceptron import fused
-from vcl.fitting.adam import make_adam
+from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.fitting.loop import Ascent, ascend
-from vcl.fitting.step import Eager, Step, by_autograd
-from vcl.models import Network, mlp
-from vcl.models.base import held
-from vcl.models.likelihoods import Categorical
-from vcl.ops import kernels
-from vcl.ops.encoding import draw_latent
-from vcl.ops.kernels import inputs, perceptron_weights
+from vcl.fitting.step import Eager, by_autograd
+from vcl.models import Model, Network, Vae, mlp
+from vcl.models.likelihoods import Categorical, Normal
+from vcl.models.pixels import BernoulliPixels
+from vcl.ops import kernels, layers_torch, layers_triton
+from vcl.ops.adam import make_adam
+from vcl.ops.kernels import draws as draws_kernel
+from vcl.ops.kernels import inputs
+from vcl.ops.layers import Linear, Sizes
 from vcl.ops.noise import Key
-from vcl.ops.pixels import BernoulliPixels
+from vcl.ops.penalties import add_path
 from vcl.ops.rng import Rng
+from vcl.ops.weights import Block
 from vcl.projections.point import LogLikelihood
-from vcl.projections.quadratic import Penalised
-from vcl.projections.si import add_path
 from vcl.projections.vi import Elbo
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="kernels need CUDA and Triton, or make test-kernels")
@@ -65,7 +64,7 @@ SLOW = "left to a GPU, since the interpreter needs minutes"
 def launched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hold each test to the kernels that it says it launches."""
     seen: set[str] = set()
-    kind = type(kernels.layers._local)
+    kind = type(inputs._normal)
     run = kind.run
 
     def recorded(self: Any, *given: Any, **named: Any) -> Any:
@@ -77,63 +76,9 @@ def launched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     assert set(getattr(request.function, "kernels", ())) <= seen
 
 
-LAYOUT = Layout(("w", "b", "heads.a.weight"), ((37, 61), (61,), (3, 1000)))
-EVEN = Layout(("w", "b", "heads.a.weight"), ((36, 60), (60,), (3, 1000)))
-"""Whose tensors all stand on 16 bytes."""
-
-
 def whole(q: MeanField) -> MeanField:
     """The same in memory of its own, as kernels need it."""
     return MeanField(q.layout, q.mean.contiguous(), q.log_var.contiguous())
-
-
-def bound_step(elbo: Elbo, at: tuple[torch.Tensor, ...], data: Data, noise: torch.Tensor | Key) -> Step:
-    """The bound of 1,000 examples and its gradient, by kernels: on a GPU the way is found, else it is told."""
-    with by_kernels():
-        if not INTERPRETED:
-            return elbo.gradient(at, data, 1000, noise)
-        net = elbo.perceptrons.on(at[0], data, fused.suits)
-        assert net is not None
-        return elbo.by_kernels(net, at, data, 1000, noise)
-
-
-def made(runs: int, draws: int, layout: Layout = LAYOUT) -> tuple[torch.Tensor, ...]:
-    g = torch.Generator().manual_seed(1)
-    mean, log_var = torch.randn(runs, layout.size, generator=g), torch.randn(runs, layout.size, generator=g)
-    return mean, log_var, torch.randn(runs, draws, layout.size, generator=g)
-
-
-@launches("parameters._draw", "parameters._draw_gradient")
-@pytest.mark.parametrize("layout", [LAYOUT, EVEN], ids=["odd", "even"])
-@pytest.mark.parametrize("behind", [0, 12, 13])
-@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 7), (2, 4)])
-def test_draws_and_their_gradients_are_those_of_torch(runs: int, draws: int, behind: int, layout: Layout) -> None:
-    def gradients(device: str) -> tuple[torch.Tensor, ...]:
-        mean, log_var, noise = (part.to(device) for part in made(runs, draws, layout))
-        if behind:  # on the tape stands the noise of latent variables
-            noise = torch.cat([noise, noise[..., :behind]], dim=-1)[..., : layout.size]
-        mean, log_var = mean.requires_grad_(), log_var.requires_grad_()
-        drawn = draw_params(layout, mean, log_var.exp(), noise, draws)
-        value = sum((values.sin() * values.cos().cumsum(1)).sum() for values in drawn.values())
-        assert isinstance(value, torch.Tensor)
-        found = torch.autograd.grad(value, (mean, log_var))
-        return tuple(part.detach().cpu() for part in (*drawn.values(), *found))
-
-    both(gradients, rtol=1e-4, atol=1e-4)
-
-
-@launches("parameters._take_kl")
-@pytest.mark.parametrize("layout", [LAYOUT, EVEN], ids=["odd", "even"])
-@pytest.mark.parametrize("shared", [True, False])
-def test_kl_and_its_gradient_are_those_of_torch(shared: bool, layout: Layout) -> None:
-    def values(device: str) -> tuple[torch.Tensor, ...]:
-        mean, log_var, noise = (part.to(device) for part in made(4, 2, layout))
-        other = MeanField(layout, noise[:, 0], noise[:, 1])
-        p = whole(standard_normal(layout, 0.5).to(device)).expand(4) if shared else other
-        taken = [torch.ones(4, layout.size + 4, device=device)[:, 4:] for _ in range(2)]
-        return tuple(part.cpu() for part in (KlTo(p).taken_from(mean, log_var, *taken), *taken))
-
-    both(values, rtol=1e-5, atol=1e-4)
 
 
 WIDTHS = [1024, 1300, 1301]
@@ -164,108 +109,119 @@ def test_the_penalty_and_its_gradient_are_those_of_torch(width: int) -> None:
 def test_the_path_integral_is_that_of_torch(width: int) -> None:
     def values(device: str) -> tuple[torch.Tensor, ...]:
         omega, before, theta, g, precision, centre = rows(device, width, 6)
-        add_path(omega, before, theta, g, DiagonalFactor(Layout(("w",), ((width,),)), centre, precision))
+        add_path(omega, before, theta, g, centre, precision)
         return omega.cpu(), before.cpu()
 
     both(values, rtol=1e-5, atol=1e-5)
 
 
-@launches("layers._local", "layers._local_gradient")
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 1), (2, 5)])
-def test_local_layers_are_those_of_torch(runs: int, draws: int, biased: bool) -> None:
-    """Two layers: the first with rows that all draws share, the second with each draw's own."""
-    model = Network(nn.Sequential(nn.Flatten(), nn.Linear(13, 7, bias=biased), nn.ReLU()), 7, Categorical())
-    prior = model.prior({"all": 3}).expand(runs)
-    g = torch.Generator().manual_seed(2)
-    start = 0.3 * torch.randn(prior.mean.shape, generator=g), torch.randn(prior.mean.shape, generator=g) - 3
-    data = dataset(torch.rand(11, 13, generator=g), torch.randint(0, 3, (11,), generator=g), runs=runs)
-    elbo = Elbo(model, prior, draws, "local")
-    noise = torch.randn(runs, elbo.noise(data), generator=g)
+def weights_of(layout: Layout, theta: torch.Tensor) -> Any:
+    """Weights [N, D] that a layer takes as they are, and what it hands back."""
 
-    def values(device: str) -> list[torch.Tensor]:
-        here = Elbo(model, prior.to(device), draws, "local")
-        parameters = tuple(part.to(device).requires_grad_() for part in start)
-        value = here(parameters, data.to(device), 50, noise.to(device))
-        return [part.detach().cpu() for part in (value, *torch.autograd.grad(value.sum(), parameters))]
+    class Weights:
+        def __init__(self) -> None:
+            self.views, self.found = layout.split(theta), {}
 
-    both(values, rtol=1e-4, atol=1e-4)
+        def take(self, name: str) -> torch.Tensor:
+            return self.views[name]
 
+        def push(self, block: Block, h: Any, g: Any, g_bias: Any = None, tail: bool = False) -> None:
+            count = len(self.views[block.weight])
+            if g.shape[0] != count:  # draws side by side
+                g = g.view(*g.shape[:2], -1, layout.shapes[0][0]).transpose(1, 2).flatten(0, 1)
+            h = h if len(h) == count else h.repeat_interleave(count // len(h), 0)
+            self.found["weight"] = torch.bmm(g.mT, h)
+            if block.bias is not None:
+                self.found["bias"] = g.sum(1) if g_bias is None else g_bias.sum(1)
 
-@pytest.mark.parametrize(("relu", "biased"), [(True, True), (True, False), (False, True), (False, False)])
-@pytest.mark.parametrize(("rows", "out"), [(1, 1), (50, 36), (130, 33), (3, 132)])
-@pytest.mark.parametrize("own", [True, False])
-def test_stacked_layers_are_those_of_torch(own: bool, rows: int, out: int, relu: bool, biased: bool) -> None:
-    g = torch.Generator().manual_seed(4)
-    lead = (2, 3) if own else (2,)
-    made = [torch.randn(shape, generator=g) for shape in ((2, 3, rows, 7), (*lead, out, 7), (*lead, out))]
-
-    def values(device: str) -> list[torch.Tensor]:
-        x, W, b = (part.to(device).requires_grad_() for part in made)
-        # The bias is a part of wider rows, as in a flat vector.
-        bias = torch.cat([b, b.sin()], dim=-1)[..., :out] if not own else b
-        a = linear(x, W, bias if biased else None, relu)
-        found = torch.autograd.grad((a * a.cos()).sum(), (x, W, b) if biased else (x, W))
-        return [part.detach().cpu() for part in (a, *found)]
-
-    both(values, rtol=1e-4, atol=1e-3)
+    return Weights()
 
 
-@launches("layers._bernoulli", "layers._bernoulli_gradient")
+@launches("layers._activate", "layers._activate_gradient")
+@pytest.mark.parametrize(("relu", "biased"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(("rows", "out"), [(1, 1), (50, 36), (70, 33), (3, 300)])
+@pytest.mark.parametrize("shared_weight", [True, False])
+@pytest.mark.parametrize("shared_input", [True, False])
+def test_a_layer_at_given_weights_is_that_of_torch(
+    shared_input: bool, shared_weight: bool, rows: int, out: int, relu: bool, biased: bool
+) -> None:
+    runs, draws, width, g = 2, 3, 7, torch.Generator().manual_seed(4)
+    block = Block("weight", "bias" if biased else None)
+    layout = Layout(("weight", "bias")[: 1 + biased], ((out, width), (out,))[: 1 + biased])
+    of = Linear(block, out, width, relu, shared_input, shared_weight, needs_input=not shared_input)
+    h = torch.randn(runs, 1 if shared_input else draws, rows, width, generator=g)
+    theta = torch.randn(runs, 1 if shared_weight else draws, layout.size, generator=g)
+    up = torch.randn(runs, 1 if shared_input and shared_weight else draws, rows, out, generator=g)
+    twin: dict[str, list[torch.Tensor]] = {"a": [], "weight": [], "bias": [], "h": []}
+    for run in range(runs):
+        layer = layers_torch.Given(of, Sizes(1, draws, rows), theta)
+        weights = weights_of(layout, theta[run])
+        twin["a"].append(layer.up(h[run], weights).clone())
+        back = layer.down(up[run].clone(), weights)
+        for name, found in weights.found.items():
+            twin[name].append(found)
+        if back is not None:
+            twin["h"].append(back.clone())
+    layer = layers_triton.Given(of, Sizes(runs, draws, rows), theta.to(DEVICE))
+    weights = weights_of(layout, theta.flatten(0, 1).to(DEVICE))
+    found = {"a": layer.up(h.flatten(0, 1).to(DEVICE), weights).clone()}
+    back = layer.down(up.flatten(0, 1).to(DEVICE), weights)
+    found |= weights.found | ({} if back is None else {"h": back})
+    for name, values in twin.items():
+        assert (name in found) == bool(values)
+        if values:
+            torch.testing.assert_close(found[name].cpu(), torch.cat(values), rtol=1e-4, atol=1e-4)
+
+
+@launches("layers._softmax")
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("classes", [1, 2, 10, 70])
+def test_a_softmax_is_scored_as_by_torch(classes: int, masked: bool) -> None:
+    g = torch.Generator().manual_seed(5)
+    output, y = 3 * torch.randn(2, 3, 5, classes, generator=g), torch.randint(0, classes, (2, 5), generator=g)
+    mask = torch.rand(2, 5, generator=g) < 0.5 if masked else None
+    score = layers_triton.Softmax(Sizes(2, 3, 5), classes, output.to(DEVICE))
+    on = None if mask is None else mask.to(DEVICE)
+    value, gradient = score(output.flatten(0, 1).to(DEVICE), y.to(DEVICE), 0.7, on)
+    for run in range(2):
+        twin = layers_torch.Softmax(Sizes(1, 3, 5), classes, output)
+        plain, g_plain = twin(output[run], y[run : run + 1], 0.7, None if mask is None else mask[run : run + 1])
+        mine = slice(3 * run, 3 * run + 3)
+        torch.testing.assert_close(value[mine].sum(1).cpu(), plain.sum(1), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(gradient[mine].cpu(), g_plain, rtol=1e-4, atol=1e-5)
+
+
+@launches("layers._bernoulli")
 @pytest.mark.parametrize("width", [16, 37])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 4)])
 def test_pixels_are_scored_as_by_torch(runs: int, draws: int, width: int) -> None:
     g = torch.Generator().manual_seed(5)
-    output, x = 3 * torch.randn(runs, draws, 5, width, generator=g), torch.rand(runs, 1, 5, width, generator=g)
+    output, x = 3 * torch.randn(runs, draws, 5, width, generator=g), torch.rand(runs, 5, width, generator=g)
     output[0, 0, 0, :4] = torch.tensor([-200.0, 200.0, 12.0, -12.0])
-
-    def values(device: str) -> list[torch.Tensor]:
-        logits = output.to(device).requires_grad_()
-        value = BernoulliPixels().log_prob(logits, x.to(device))
-        found = torch.autograd.grad(value.sin().sum(), logits)
-        return [part.detach().cpu() for part in (value, *found)]
-
-    both(values, rtol=1e-4, atol=1e-4)
+    score = layers_triton.Bernoulli(Sizes(runs, draws, 5), width, output.to(DEVICE))
+    value, gradient = score(output.flatten(0, 1).to(DEVICE), x.to(DEVICE), 0.7, None)
+    exact = BernoulliPixels().log_prob(output, x[:, None])
+    torch.testing.assert_close(value.cpu(), exact.flatten(0, 1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        gradient.cpu(), (0.7 * (x[:, None] - output.sigmoid())).flatten(0, 1), rtol=1e-4, atol=1e-5
+    )
 
 
 @launches("layers._encode", "layers._encode_gradient")
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 5), (3, 20)])
 def test_latent_variables_and_their_kl_are_those_of_torch(runs: int, draws: int) -> None:
     g = torch.Generator().manual_seed(6)
-    made = 0.3 * torch.randn(runs, 1, 7, 6, generator=g)
+    codes = 0.3 * torch.randn(runs, 7, 6, generator=g)
     tape = torch.randn(runs, draws, 11 + 7 * 3, generator=g)  # behind the noise of the weights
+    g_z = torch.randn(runs * draws, 7, 3, generator=g)
 
-    def values(device: str) -> list[torch.Tensor]:
-        codes = made.to(device).requires_grad_()
-        z, divergence = draw_latent(codes, tape.to(device)[..., 11:].view(runs, draws, 7, 3))
-        found = torch.autograd.grad((z * z.cos()).sum() + (divergence * divergence.cos()).sum(), codes)
-        return [part.detach().cpu() for part in (z, divergence, *found)]
+    def values(leaves: Any, device: str) -> list[torch.Tensor]:
+        encoding = leaves.Encoding(Sizes(runs, draws, 7))
+        z, divergence = encoding.up(codes.to(device), tape.to(device)[..., 11:].view(runs, draws, 7, 3))
+        return [part.cpu() for part in (z, divergence, encoding.down(g_z.to(device), 1.5))]
 
-    both(values, rtol=1e-4, atol=1e-4)
-
-
-@launches("layers._activate", "layers._activate_gradient", "layers._encode", "layers._bernoulli")
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "points"])
-def test_the_whole_bound_of_a_vae_is_that_of_torch(drawn: bool, heads: int) -> None:
-    data = shapes(5, 0, "a", runs=3) if heads == 1 else concat(shapes(5, 0, "a", 3), shapes(4, 1, "b", 3))
-    model, g = small_vae(), torch.Generator().manual_seed(7)
-    prior = model.prior(dict.fromkeys(data.heads, 16)).expand(3)
-
-    def values(device: str) -> list[torch.Tensor]:
-        there = prior.to(device)
-        noughts = torch.zeros(3, prior.layout.size, device=device)
-        penalty = DiagonalFactor(there.layout, noughts, noughts + 1).on(held(model, there.layout))
-        points = Penalised(model, there.layout, penalty, 4)
-        objective = Elbo(model, there, 4, "weights", "log_sd") if drawn else points
-        start = objective.parameters(there) if isinstance(objective, Elbo) else (there.mean,)
-        at = tuple(0.3 * torch.randn(part.shape, generator=g.manual_seed(7)) for part in start)
-        each = objective.noise(data.to(device)) // 4  # on a GPU each draw's ends with some that is not used
-        noise = torch.randn(3, 4, 4096, generator=g)[..., :each].flatten(1)
-        step = objective.gradient(tuple(part.to(device) for part in at), data.to(device), 50, noise.to(device))
-        return [part.cpu() for part in (step.value, *step.gradients)]
-
-    both(values, rtol=1e-3, atol=1e-3)
+    for ours, plain in zip(values(layers_triton, DEVICE), values(layers_torch, "cpu"), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 
 @launches("inputs._normal")
@@ -318,7 +274,7 @@ def test_batches_are_gathered_and_pixels_scaled(shared: bool, rows: int, side: t
 LARGE = pytest.param((784, 100, 100, 10), marks=pytest.mark.skipif(INTERPRETED, reason=f"{SLOW}: 784-100-100-10"))
 UNITS = pytest.mark.parametrize("units", [(13, 7, 10, 3), (40, 20, 16, 8, 5), LARGE])
 SIZES = pytest.mark.parametrize(
-    ("runs", "draws", "examples"),
+    ("runs", "draws", "count"),
     [
         (1, 1, 1),
         (1, 1, 5),
@@ -328,151 +284,158 @@ SIZES = pytest.mark.parametrize(
 )
 
 
-@launches(
-    "perceptron_weights.draw",
-    "perceptron_weights.gather",
-    "perceptron_weights.rectify",
-    "perceptron_weights.head",
-    "perceptron_weights.mask",
-    "perceptron.value",
-)
-@UNITS
-@SIZES
-def test_the_fused_gradient_of_drawn_weights_is_torchs(
-    units: tuple[int, ...], runs: int, draws: int, examples: int
+def network(units: tuple[int, ...], bias: bool = True) -> Network:
+    layers: list[nn.Module] = [nn.Flatten()]
+    for width, out in pairwise(units[:-1]):
+        layers += [nn.Linear(width, out, bias=bias), nn.ReLU()]
+    return Network(nn.Sequential(*layers), units[-2], Categorical())
+
+
+def examples(units: tuple[int, ...], runs: int, count: int, heads: tuple[str, ...] = ("all",)) -> Data:
+    g, found = torch.Generator().manual_seed(0), None
+    for number, head in enumerate(heads):
+        x, y = torch.rand(count, units[0], generator=g), torch.randint(0, units[-1], (count,), generator=g)
+        part = dataset(x, y, f"t{number}", head, runs)
+        found = part if found is None else concat(found, part)
+    assert found is not None
+    return found
+
+
+def compare(
+    model: Model, heads: dict[str, int], data: Data, estimator: Estimator, draws: int, climbs: Climbs = "log_var"
 ) -> None:
-    compare_fused("weights", units, runs, draws, examples)
+    """The bound of 50 examples and its gradient, and the likelihood's at points: by kernels and as torch has them."""
+    runs, g = data.runs, torch.Generator().manual_seed(1)
+    prior = model.prior(heads)
+    drawn = prior.log_var.isfinite()
 
+    def belief() -> MeanField:
+        mean, log_var = 0.2 * torch.randn(2, runs, prior.layout.size, generator=g)
+        return MeanField(prior.layout, mean, torch.where(drawn, log_var - 3, prior.log_var))
 
-@launches(
-    "perceptron_local.moments",
-    "perceptron_local.spread",
-    "perceptron_local.head_local",
-    "perceptron_local.back_local",
-    "perceptron_local.add",
-    "perceptron.value",
-)
-@UNITS
-@SIZES
-def test_the_fused_gradient_by_local_reparameterisation_is_torchs(
-    units: tuple[int, ...], runs: int, draws: int, examples: int
-) -> None:
-    compare_fused("local", units, runs, draws, examples)
-
-
-def compare_fused(estimator: Estimator, units: tuple[int, ...], runs: int, draws: int, examples: int) -> None:
-    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    prior = whole(model.prior({"all": units[-1]}).to(DEVICE)).expand(runs)
-    g = torch.Generator(DEVICE).manual_seed(0)
-    at = tuple(torch.randn(prior.mean.shape, generator=g, device=DEVICE) * 0.1 - shift for shift in (0, 5))
-    x = torch.rand(examples, units[0], generator=g, device=DEVICE)
-    y = torch.randint(0, units[-1], (examples,), generator=g, device=DEVICE)
-    data = dataset(x, y, runs=runs)
-    elbo = Elbo(model, prior, draws, estimator)
-    noise = torch.randn(runs, elbo.noise(data), generator=g, device=DEVICE)
-    ours, torchs = bound_step(elbo, at, data, noise), by_autograd(elbo, at, data, 1000, noise)
-    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
-    scaled(ours.gradients, torchs.gradients, rtol=1e-4, atol=1e-5)
-
-
-@launches(
-    "perceptron_weights.draw",
-    "perceptron_weights.gather",
-    "perceptron_weights.rectify",
-    "perceptron_weights.head",
-    "perceptron_weights.mask",
-    "perceptron.value",
-)
-@pytest.mark.parametrize("units", [(13, 7, 10, 3), LARGE])
-@pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 10), (3, 4)])
-def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(
-    units: tuple[int, ...], runs: int, draws: int
-) -> None:
-    """The noise is had as what weights of mean 0 and variance 1 are drawn as; torch's gradient with it is ours."""
-    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    prior = whole(model.prior({"all": units[-1]}).to(DEVICE)).expand(runs)
-    g = torch.Generator(DEVICE).manual_seed(0)
-    at = tuple(torch.randn(prior.mean.shape, generator=g, device=DEVICE) * 0.1 - shift for shift in (0, 5))
-    y = torch.randint(0, units[-1], (40,), generator=g, device=DEVICE)
-    data = dataset(torch.rand(40, units[0], generator=g, device=DEVICE), y, runs=runs)
-    key = Key(torch.arange(7, 7 + runs, device=DEVICE), torch.tensor(3, device=DEVICE))
-    size, first = prior.layout.size, units[0] * units[1]
-    pieces = [torch.empty(runs, draws, part, device=DEVICE) for part in (first, size - first)]
-    zero, blocks = torch.zeros(runs, size, device=DEVICE), -(-size // 1024)
-    perceptron_weights.draw[(runs * blocks,)](
-        *pieces, zero, zero, *key, size, first, size - first, 0, blocks, draws, SEEDED=True, BLOCK=1024
-    )
-    noise = torch.cat(pieces, -1)
-    assert abs(noise.mean()) < 6 / noise.numel() ** 0.5
-    assert noise.std().item() == pytest.approx(1, abs=6 / noise.numel() ** 0.5)
-    elbo = Elbo(model, prior, draws, "weights")
+    previous, q = belief(), belief()
     with by_kernels():
-        assert elbo.seeded(data)
-    padded = torch.nn.functional.pad(noise, (0, elbo.noise(data) // draws - size)).flatten(1)
-    ours, torchs = bound_step(elbo, at, data, key), by_autograd(elbo, at, data, 1000, padded)
-    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
-    scaled(ours.gradients, torchs.gradients, rtol=1e-4, atol=1e-5)
+        ours = Elbo(model, previous.to(DEVICE), draws, estimator, climbs)
+        point = LogLikelihood(model, prior.layout, draws)
+        there = data.to(DEVICE)
+        tape = torch.randn(runs, ours.noise(there), generator=g)
+        z = torch.randn(runs, point.noise(there), generator=g)
+        assert ours.bound(there).engine.name.endswith("/triton")  # type: ignore[attr-defined]
+        at = tuple(part.to(DEVICE) for part in ours.parameters(q.to(DEVICE)))
+        found = [
+            ours.gradient(at, there, 50, tape.to(DEVICE)),
+            point.gradient((q.mean.to(DEVICE),), there, 50, z.to(DEVICE)),
+        ]
+    torchs = Elbo(model, previous, draws, estimator, climbs)
+    each = torchs.noise(data) // draws  # on a GPU each draw's noise ends with some that is not used
+    plain = tape.view(runs, draws, -1)[..., :each].flatten(1)
+    known = [by_autograd(torchs, torchs.parameters(q), data, 50, plain)]
+    known.append(by_autograd(LogLikelihood(model, prior.layout, draws), (q.mean,), data, 50, z))
+    for step, other in zip(found, known, strict=True):
+        torch.testing.assert_close(step.value.cpu(), other.value, rtol=1e-4, atol=1e-3)
+        scaled([part.cpu() for part in step.gradients], other.gradients, rtol=1e-3, atol=2e-5)
 
 
-@launches("parameters._draw", "parameters._draw_gradient")
-@pytest.mark.parametrize("draws", [1, 4, 7])
-@pytest.mark.parametrize("what", ["vae", "vae, two heads", "wide network"])
-def test_parameters_drawn_from_a_key_have_the_same_noise_forward_and_back(
-    what: str, draws: int, monkeypatch: pytest.MonkeyPatch
+@launches(
+    "draws._draw", "draws._gather", "draws._copy", "layers._activate", "layers._activate_gradient", "readout._drawn"
+)
+@UNITS
+@SIZES
+def test_the_bound_by_drawn_weights_is_torchs(units: tuple[int, ...], runs: int, draws: int, count: int) -> None:
+    compare(network(units), {"all": units[-1]}, examples(units, runs, count), "weights", draws)
+
+
+@launches("draws._add", "layers._moments", "layers._spread", "layers._spread_gradient", "readout._local")
+@UNITS
+@SIZES
+def test_the_bound_by_drawn_units_is_torchs(units: tuple[int, ...], runs: int, draws: int, count: int) -> None:
+    compare(network(units), {"all": units[-1]}, examples(units, runs, count), "local", draws)
+
+
+@pytest.mark.parametrize("climbs", CLIMBS)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("units", [(13, 3), (13, 7, 3), (9, 20, 300, 3), (9, 5, 70)], ids=str)
+def test_networks_of_no_hidden_layer_one_and_wide_ones_are_torchs(
+    units: tuple[int, ...], estimator: Estimator, climbs: Climbs
 ) -> None:
+    """Too wide, or with too many classes, for a readout in one kernel."""
+    compare(network(units), {"all": units[-1]}, examples(units, 2, 17), estimator, 3, climbs)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("what", ["tanh", "no bias", "two heads", "numbers"])
+def test_other_functions_heads_and_likelihoods_are_torchs(what: str, estimator: Estimator) -> None:
+    trunk = nn.Sequential(nn.Flatten(), nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 5), nn.ReLU(), nn.GELU())
+    model = {"tanh": Network(trunk, 5, Categorical()), "no bias": network((6, 7, 5, 3), bias=False)}.get(
+        what, network((6, 7, 5, 3))
+    )
+    data = examples((6, 3), 2, 9, ("all", "other") if what == "two heads" else ("all",))
+    if what == "numbers":
+        model = Network(mlp(6, [7]), 7, Normal(0.7))
+        data = data._replace(y=torch.randn(2, 9, 3, generator=torch.Generator().manual_seed(2)))
+    compare(model, dict.fromkeys(data.heads, 3), data, estimator, 3)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", ["paper", "relu last", "two heads"])
+def test_the_bound_of_a_vae_is_torchs(name: str, estimator: Estimator) -> None:
+    """Several heads in a batch take the general engine."""
+    model = small_vae()
+    if name == "relu last":
+        parts = (nn.Sequential(nn.Flatten(), nn.Linear(16, 6)), nn.Sequential(nn.Linear(3, 4), nn.Tanh()))
+        model = Vae(*parts, nn.Sequential(nn.Linear(4, 16), nn.ReLU()), 3)
+    data = shapes(5, 0, "a", 2) if name != "two heads" else concat(shapes(5, 0, "a", 2), shapes(4, 1, "b", 2))
+    compare(model, dict.fromkeys(data.heads, 16), data, estimator, 3, "log_sd")
+
+
+class AnyModule(nn.Module):
+    """A chain in code that no trace can follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 7), nn.Linear(7, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x.reshape(len(x), -1)).relu()).relu()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_general_engine_on_drawn_weights_is_torchs(estimator: Estimator) -> None:
+    compare(Network(AnyModule(), 5, Categorical()), {"all": 3}, examples((6, 3), 2, 9), estimator, 3)
+
+
+@pytest.mark.parametrize("draws", [1, 4, 7])
+@pytest.mark.parametrize("what", ["network", "general", "vae", "vae, two heads"])
+def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(what: str, draws: int) -> None:
     """The noise is had as draws of mean 0 and variance 1, and what stands beside them is of its own."""
     model, data = {
+        "network": (network((6, 7, 5, 3)), examples((6, 3), 2, 9)),
+        "general": (Network(AnyModule(), 5, Categorical()), examples((6, 3), 2, 9)),
         "vae": (small_vae(), shapes(5, 0, "a", 2)),
         "vae, two heads": (small_vae(), concat(shapes(5, 0, "a", 2), shapes(4, 1, "b", 2))),
-        "wide network": (
-            Network(mlp(9, [130, 130]), 130, Categorical()),
-            dataset(torch.rand(8, 9), torch.arange(8) % 3, runs=2),
-        ),
     }[what]
-    data = data.to(DEVICE)
-    prior = whole(model.prior(dict.fromkeys(data.heads, 3 if what == "wide network" else 16)).to(DEVICE)).expand(2)
-    elbo = Elbo(model, prior, draws, "weights", "log_sd")
-    if INTERPRETED:  # on the CPU a plain network would be differentiated by hand
-        monkeypatch.setattr(elbo, "perceptron", lambda mean, batch: None)
-    with by_kernels():
-        assert elbo.seeded(data)
-    g, size = torch.Generator(DEVICE).manual_seed(0), elbo.spread.size
-    at = tuple(0.3 * torch.randn(part.shape, generator=g, device=DEVICE) for part in elbo.parameters(prior))
+    prior = model.prior(dict.fromkeys(data.heads, 16 if model.latent else 3)).expand(2)
     key = Key(torch.tensor([5, 2**40], device=DEVICE), torch.tensor(3, device=DEVICE))
-    zero, one = torch.zeros(2, size, device=DEVICE), torch.ones(2, size, device=DEVICE)
-    noise = kernels.draw(zero, one, tuple(key), draws, (size,)).view(2, draws, size)
-    beside = key.beside(draws * data.size * model.latent).view(2, draws, data.size * model.latent)
+    with by_kernels():
+        elbo = Elbo(model, whole(prior.to(DEVICE)), draws, "weights", "log_sd")
+        assert elbo.seeded(data.to(DEVICE))
+        g, size = torch.Generator().manual_seed(0), elbo.fit.spread.size
+        at = tuple(0.3 * torch.randn(part.shape, generator=g) for part in elbo.parameters(prior))
+        ours = elbo.gradient(tuple(part.to(DEVICE) for part in at), data.to(DEVICE), 50, key)
+    lines, _, memory = draws_kernel.table(((0, size),), 2 * draws, key.seeds.device)
+    theta, zero = torch.empty(memory, device=DEVICE), torch.zeros(2, size, device=DEVICE)
+    draws_kernel.draw(theta, zero, zero, tuple(key), 0, lines, draws, 1)
+    apart = draws_kernel.aligned(size)
+    noise = theta.as_strided((2, draws, size), (draws * apart, apart, 1)).cpu()
+    assert abs(noise.mean()) < 6 / noise.numel() ** 0.5
+    assert noise.std().item() == pytest.approx(1, abs=6 / noise.numel() ** 0.5)
+    beside = key.beside(draws * data.size * model.latent).view(2, draws, data.size * model.latent).cpu()
     assert not set(noise.flatten().tolist()) & set(beside.flatten().tolist())
-    over = elbo.noise(data) // draws - size - beside.shape[-1]
-    tape = torch.nn.functional.pad(torch.cat([noise, beside], -1), (0, over)).flatten(1)
-    with by_kernels():
-        ours = elbo.gradient(at, data, 50, key)
-    torchs = by_autograd(elbo, at, data, 50, tape)
-    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-4, atol=1e-3)
-    scaled(ours.gradients, torchs.gradients, rtol=1e-3, atol=1e-4)
-
-
-@launches("perceptron_weights.rectify", "perceptron_weights.head", "perceptron_weights.mask")
-@UNITS
-@pytest.mark.parametrize(("runs", "examples"), [(1, 1), (1, 5), (3, 70), (10, 256)])
-def test_the_fused_gradient_at_a_point_is_torchs(units: tuple[int, ...], runs: int, examples: int) -> None:
-    model = Network(mlp(units[0], units[1:-1]), units[-2], Categorical())
-    g = torch.Generator(DEVICE).manual_seed(0)
-    log_lik = LogLikelihood(model, model.prior({"all": units[-1]}).layout)
-    at = (torch.randn(runs, log_lik.layout.size, generator=g, device=DEVICE) * 0.1,)
-    y = torch.randint(0, units[-1], (examples,), generator=g, device=DEVICE)
-    data = dataset(torch.rand(examples, units[0], generator=g, device=DEVICE), y, runs=runs)
-    nothing = torch.empty(runs, 0, device=DEVICE)
-    with by_kernels():
-        net = log_lik.perceptrons.on(at[0], data, fused.suits)
-        assert net is not None
-        ours = log_lik.gradient(at, data, 1000, nothing)
-        if INTERPRETED:  # the way that a GPU finds by itself
-            value, g_theta = fused.point_gradient(net, log_lik.layout, at[0], data, 1000)
-            ours = Step(value, (g_theta,))
-    torchs = by_autograd(log_lik, at, data, 1000, nothing)
-    torch.testing.assert_close(ours.value, torchs.value, rtol=1e-5, atol=1e-3)
-    scaled(ours.gradients, torchs.gradients, rtol=1e-4, atol=1e-5)
+    torchs = by_autograd(
+        Elbo(model, prior, draws, "weights", "log_sd"), at, data, 50, torch.cat([noise, beside], -1).flatten(1)
+    )
+    torch.testing.assert_close(ours.value.cpu(), torchs.value, rtol=1e-4, atol=1e-3)
+    scaled([part.cpu() for part in ours.gradients], torchs.gradients, rtol=1e-3, atol=1e-4)
 
 
 @GPU_ONLY

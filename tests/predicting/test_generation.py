@@ -13,7 +13,7 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data, unlabelled
 from vcl.errors import VclError
 from vcl.models import Vae
-from vcl.ops.pixels import NormalPixels
+from vcl.models.pixels import NormalPixels
 from vcl.ops.rng import Rng
 from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
 

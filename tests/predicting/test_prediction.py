@@ -1,5 +1,4 @@
 import warnings
-from typing import Any
 
 import pytest
 import torch
@@ -13,14 +12,15 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.point import Point
 from vcl.coresets import Nothing
 from vcl.data import dataset
-from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_thetas
+from vcl.engines.layered import Layered
 from vcl.engines.size import values_made
+from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian, Network
 from vcl.models.likelihoods import Categorical, Normal
+from vcl.ops import devices
 from vcl.ops.rng import Rng
-from vcl.predicting import prediction
 from vcl.predicting.prediction import predict
 from vcl.projections import VariationalKL
 from vcl.recursion import Method, Task, initial, learn
@@ -115,11 +115,13 @@ def test_bad_arguments_are_refused() -> None:
 def test_no_more_rows_than_the_chunk_are_worked_on_at_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def spy(one: Any, layout: Layout, theta: torch.Tensor, row_wise: bool, x: torch.Tensor) -> torch.Tensor:
-        seen.append(theta.shape[0] * theta.shape[1] * x.shape[1])
-        return evaluate_thetas(one, layout, theta, row_wise, x)
+    plain = Layered.predictions
 
-    monkeypatch.setattr(prediction, "evaluate_thetas", spy)
+    def spy(self: Layered, theta: torch.Tensor, x: torch.Tensor, head: str) -> torch.Tensor:
+        seen.append(theta.shape[0] * theta.shape[1] * x.shape[1])
+        return plain(self, theta, x, head)
+
+    monkeypatch.setattr(Layered, "predictions", spy)
     predict(belief(0.0), NETWORK, X, "h", Rng((0, 1)), draws=3, chunk=chunk)
     assert sum(seen) == 2 * 3 * 30
     assert max(seen) == min(chunk // 6 * 6, 180)
@@ -147,14 +149,14 @@ def test_rows_in_flight_follow_from_what_the_model_makes_of_one(monkeypatch: pyt
     params, one = q.layout.split(q.mean[0]), x[0, :1]
     each = values_made(lambda: model.predict(params, one, "h"))
     assert each > 144 + 2 * 4 * 100, "the input, the convolution and the ReLU at least"
-    monkeypatch.setattr("vcl.predicting.prediction.VALUES_IN_FLIGHT", {"cpu": 2 * 6 * 7 * each})
+    monkeypatch.setattr(devices, "CPU", devices.CPU._replace(values=2 * 6 * 7 * each))
     trunk.rows.clear()
     found = predict(q, model, x, "h", rng, draws=6)
     assert trunk.rows[0] == 1, "counted on one example"
     assert set(trunk.rows[1:]) == {7, 1}, "seven examples at once for 2 runs and 6 draws, and the last one"
     assert torch.allclose(found, wanted, atol=1e-6)
     # Where not even one example of all draws fits, fewer draws are held at once.
-    monkeypatch.setattr("vcl.predicting.prediction.VALUES_IN_FLIGHT", {"cpu": 2 * 3 * each})
+    monkeypatch.setattr(devices, "CPU", devices.CPU._replace(values=2 * 3 * each))
     trunk.rows.clear()
     assert predict(q, model, x, "h", rng, draws=6).shape == wanted.shape
     assert set(trunk.rows) == {1}

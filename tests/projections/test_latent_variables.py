@@ -13,6 +13,9 @@ from vcl.beliefs.layout import Layout, Params, head_of
 from vcl.beliefs.mean_field import MeanField, kl, standard_normal
 from vcl.coresets import Nothing, RandomK
 from vcl.data import Data
+from vcl.engines.bound import GeneralBound
+from vcl.engines.general import General
+from vcl.engines.structure import Opaque, Structure
 from vcl.errors import VclError
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
@@ -140,8 +143,7 @@ class TestTheObjective:
         return model, Elbo(model, prior, 3, "weights", climbs), MeanField(prior.layout, mean, log_var), prior, data
 
     def fit(self, elbo: Elbo, parameters: tuple[Tensor, ...], data: Data, noise: Tensor) -> Tensor:
-        mean, log_var, fixed = elbo.moments(parameters)
-        return elbo.expected_log_lik(mean, log_var.exp(), data, noise, fixed).sum(1)
+        return elbo(parameters, data, data.size, noise) + elbo.fit.kl(parameters)
 
     def tape(self, elbo: Elbo, data: Data) -> Tensor:
         return draw_noise(elbo.noise(data), Rng((0, 1)).generators(), torch.zeros(1))
@@ -169,10 +171,10 @@ class TestTheObjective:
         model, elbo, q, _, data = self.objective(climbs=climbs)
         noise = self.tape(elbo, data)
         leaves = tuple(part.clone().requires_grad_() for part in elbo.parameters(q))
-        assert [part.shape[1] for part in leaves] == [elbo.spread.size, elbo.spread.size, elbo.points.size]
+        assert [part.shape[1] for part in leaves] == [elbo.fit.spread.size, elbo.fit.spread.size, elbo.fit.points.size]
         whole = torch.autograd.grad(elbo(leaves, data, 6, noise).sum(), leaves)
         plain = torch.autograd.grad(self.fit(elbo, leaves, data, noise).sum(), leaves)
-        for layout, g, g_fit in zip((elbo.spread, elbo.spread, elbo.points), whole, plain, strict=True):
+        for layout, g, g_fit in zip((elbo.fit.spread, elbo.fit.spread, elbo.fit.points), whole, plain, strict=True):
             assert g.isfinite().all()
             for name in layout.names:
                 mine, fits = layout.split(g)[name], layout.split(g_fit)[name]
@@ -198,7 +200,9 @@ class TestTheObjective:
 
     def test_the_encoder_is_computed_once_for_all_draws(self) -> None:
         """Only what is drawn has an axis of draws: the images, which are 16 wide, enter one product a run."""
-        _, elbo, q, _, data = self.objective()
+        model, elbo, q, _, data = self.objective()
+        bound = GeneralBound(General(model, q.layout), elbo.fit, "weights", 3, model.latent)
+        bound.plan(data)
         seen: list[int] = []
 
         class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -209,14 +213,17 @@ class TestTheObjective:
 
         noise = self.tape(elbo, data)
         with Watch(), torch.no_grad():
-            self.fit(elbo, elbo.parameters(q), data, noise)
+            bound.value(elbo.parameters(q), data, 6, noise)
         assert seen == [2 * 6 * 16]
 
 
 class Probe:
     """log p = scale w + z, or w z, with one weight w and one z an example: how noise is used can be read off."""
 
-    row_wise, latent = False, 1
+    latent = 1
+
+    def structure(self, heads: tuple[str, ...]) -> Structure:
+        return Opaque()
 
     def __init__(self, product: bool) -> None:
         self.product = product
@@ -243,7 +250,8 @@ class TestNoise:
         elbo = Elbo(model, prior, self.S, "weights")  # type: ignore[arg-type]
         assert elbo.noise(data) == self.S * (1 + self.B)
         noise = torch.randn(self.RUNS, elbo.noise(data), generator=torch.Generator().manual_seed(0))
-        return elbo.expected_log_lik(prior.mean, prior.log_var.exp(), data, noise).sum(1)
+        at = elbo.parameters(prior)
+        return elbo(at, data, self.B, noise) + elbo.fit.kl(at)
 
     def test_draws_are_independent_across_draws_and_examples(self) -> None:
         """Var = (0.25 B^2 + B) / S: theta is shared by the batch and nothing else is."""

@@ -15,7 +15,8 @@ from vcl.beliefs.layout import Layout, Params
 from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.coresets import Nothing
 from vcl.data import Data, dataset
-from vcl.engines.forward import evaluate_thetas
+from vcl.engines.general import General
+from vcl.engines.structure import Opaque, Structure
 from vcl.errors import NonFiniteError, VclError
 from vcl.models import LinearGaussian
 from vcl.models.base import Heads, Role
@@ -118,8 +119,10 @@ class TestAgainstTheExactPosterior:
 class Logistic:
     """p(y = +-1 | w, x) = sigmoid(y w^T x), w ~ N(0, I): no closed form, two parameters."""
 
-    row_wise = False
     latent = 0
+
+    def structure(self, heads: tuple[str, ...]) -> Structure:
+        return Opaque()
 
     def role(self, name: str) -> Role:
         return "random"
@@ -406,10 +409,7 @@ class TestOnNetworks:
         project = SequentialMonteCarlo(200, moves=2, leapfrog=5)
         particles = project.sample(target, Rng(seeds))
 
-        def one(params: Params, x: Tensor) -> Tensor:
-            return model.predict(params, x, "h0")
-
-        mixture = evaluate_thetas(one, particles.layout, particles.theta, model.row_wise, task.test.x).mean(1)
+        mixture = General(model, particles.layout).predictions(particles.theta, task.test.x, "h0").mean(1)
         everywhere = predict(particles.refit(), model, task.test.x, "h0", Rng(seeds))
         around = project.around_one(particles, target, Rng(seeds))
         local = predict(around.refit(), model, task.test.x, "h0", Rng(seeds))

@@ -9,7 +9,7 @@ from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_elbo, linear_posterior
 from vcl.beliefs.mean_field import MeanField, kl
 from vcl.data import Data
-from vcl.engines.forward import ESTIMATORS, Estimator
+from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.fitting.step import by_autograd

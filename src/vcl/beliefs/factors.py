@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout
-from vcl.ops import kernels
+from vcl.ops.penalties import pull_quadratic
 
 
 class DiagonalFactor(NamedTuple):
@@ -45,16 +45,10 @@ class DiagonalFactor(NamedTuple):
         """
         size = self.layout.size
         theta, centre, precision = theta[..., :size], self.centre, self.precision
-        if g is not None and theta.dim() == 2 and kernels.usable(theta):
-            tensors = (theta, centre, precision, g[:, :size])
-            if all(values.stride(-1) == 1 for values in tensors):  # a prior may be one number for all coordinates
-                return kernels.take_quadratic(*tensors)
-        shift = theta - _beside(centre, theta)
-        pull = _beside(precision, theta) * shift
-        if g is None:
-            return 0.5 * (shift * pull).sum(-1)
-        g[..., :size].sub_(pull)
-        return 0.5 * shift.mul_(pull).sum(-1)
+        centre, precision = _beside(centre, theta), _beside(precision, theta)
+        if g is not None:
+            return pull_quadratic(theta, centre, precision, g[..., :size])
+        return 0.5 * (precision * (theta - centre).square()).sum(-1)
 
 
 class FullFactor(NamedTuple):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import inf, log
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from vcl.beliefs.belief import Roles
 from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.stored import VECTOR, checked
-from vcl.ops import kernels
+
+if TYPE_CHECKING:
+    from vcl.beliefs.mean_field_fit import MeanFieldFit
 
 ALL = slice(None)
 
@@ -63,6 +66,12 @@ class MeanField(NamedTuple):
         """1/2 sum_d (theta_d - mu_d)^2 / sigma_d^2. Points, whose variance is 0, have no density and are not held."""
         precision = torch.where(self.log_var == -inf, 0, (-self.log_var).exp())
         return DiagonalFactor(self.layout, self.mean, precision)
+
+    def bind(self, roles: Roles, climbs: str) -> MeanFieldFit:
+        """How to climb from here."""
+        from vcl.beliefs.mean_field_fit import MeanFieldFit  # which makes beliefs of this family
+
+        return MeanFieldFit(self, roles, climbs)
 
     def draw(self, noise: Tensor) -> Tensor:
         """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
@@ -139,8 +148,6 @@ class KlTo:
 
         d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
         """
-        if kernels.usable(mean):
-            return kernels.take_kl(mean, log_var, self.mean[runs], self.log_var[runs], g_mean, g_log_var)
         size, width = mean.shape[1], self.PIECE
         if size <= width:
             return self._take(mean, log_var, g_mean, g_log_var, var, (runs, ALL)).mul_(0.5)

@@ -14,7 +14,6 @@ Parameters that have no posterior have curvature 0: nothing will hold them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 from typing import Literal, final
@@ -24,8 +23,8 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
 from vcl.data import Data, weight_of_each
-from vcl.engines.forward import evaluate_thetas
-from vcl.engines.rows import square_gradients
+from vcl.engines.choose import choose
+from vcl.engines.general import General, along, squares_one_by_one
 from vcl.errors import VclError, unknown
 from vcl.fitting.step import gather
 from vcl.models.base import LatentModel, Model, held
@@ -105,51 +104,37 @@ class Curvature:
         parts = (data.x, data.y, data.source, noise.view(data.runs, data.size, self.draws, model.latent))
         total = theta.new_zeros(theta.shape[0], known.size)
         for chunk in zip(*(torch.split(part, _chunk(data.runs * known.size), dim=1) for part in parts), strict=True):
-            total += known.join(_squares_one_by_one(bound, mine, *chunk, fixed=params), lead=1)
+            total += known.join(squares_one_by_one(bound, mine, *chunk, fixed=params), lead=1)
         return layout.pad(total, known)
 
 
 def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, labels: Rng | None) -> Tensor:
     """sum_n ( grad log p(y^(n) | theta, x^(n)) )^2 [R, D], a chunk of examples at a time; ``labels`` draws y^(n)."""
 
-    def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
-        return model.log_lik(params, Data(x, y, source, data.sources))
-
-    def draw(params: Params, x: Tensor, y: Tensor, source: Tensor, noise: Tensor) -> Tensor:
-        return model.sample(params, Data(x, y, source, data.sources), noise)
-
-    params = layout.split(theta)
+    engine = choose(model, layout, data.heads, theta)
     parts: tuple[Tensor, ...] = (data.x, data.y, data.source)
     if labels is not None:
         size = data.y[0].numel()
         parts = (*parts, draw_noise(size, labels.generators(theta.device), theta).view(data.y.shape))
-    # The general way holds one gradient per example; the row-wise way only what passes through the layers.
-    each = _row_values(layout, data) if model.row_wise else layout.size
-    squares = square_gradients if model.row_wise else _squares_one_by_one
+    # The general engine holds one gradient per example; the layered one only what passes through the layers.
+    each = layout.size if isinstance(engine, General) else _row_values(layout, data)
     total = torch.zeros_like(theta)
     chunks = (torch.split(part, _chunk(data.runs * each), dim=1) for part in parts)
-    for x, given, source, *noise in zip(*chunks, strict=True):
-        y = given
+    for x, y, source, *noise in zip(*chunks, strict=True):
+        batch = Data(x, y, source, data.sources)
         if noise:
-            y = evaluate_thetas(draw, layout, theta.unsqueeze(1), model.row_wise, x, given, source, *noise)[:, 0]
-        total += layout.join(squares(log_lik, params, x, y, source), lead=1)
+            batch = batch._replace(y=_drawn_labels(model, layout, theta, batch, noise[0]))
+        total += engine.squares(theta, batch)
     return total
 
 
-def _squares_one_by_one(
-    log_lik: Callable[..., Tensor], params: Params, *part: Tensor, fixed: Params | None = None
-) -> dict[str, Tensor]:
-    """The general way: torch.func's gradient of each example in ``params`` (not in ``fixed``), squared and summed."""
+def _drawn_labels(model: Model, layout: Layout, theta: Tensor, batch: Data, noise: Tensor) -> Tensor:
+    """y^(n) ~ p(y | theta, x^(n)) for each run."""
 
-    def one(params: Params, fixed: Params, *example: Tensor) -> Tensor:
-        return log_lik({**fixed, **params}, *(value.unsqueeze(0) for value in example)).squeeze(0)
+    def draw(params: Params, x: Tensor, y: Tensor, source: Tensor, noise: Tensor) -> Tensor:
+        return model.sample(params, Data(x, y, source, batch.sources), noise)
 
-    def run(params: Params, fixed: Params, *examples: Tensor) -> dict[str, Tensor]:
-        axes = (None, None, *(0,) * len(examples))
-        gradients = torch.vmap(torch.func.grad(one), in_dims=axes, randomness="error")(params, fixed, *examples)
-        return {name: value.square().sum(0) for name, value in gradients.items()}
-
-    return torch.vmap(run, randomness="error")(dict(params), dict(fixed or {}), *part)
+    return along(draw, len(theta), theta.device)(layout.split(theta), batch.x, batch.y, batch.source, noise)
 
 
 def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from vcl.data import Data, ready, weight_of_each
 from vcl.errors import NonFiniteError, VclError, too_fast, unknown
 from vcl.fitting.step import Objective, Step, make_step
+from vcl.ops.devices import is_queued
 from vcl.ops.rng import Rng
 
 Schedule = Literal["constant", "cosine"]
@@ -128,7 +129,7 @@ def climb(
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
     take = make_step(objective, now, data, settings.lr, rng.at("noise"))
-    guard = Guard(what, settings, rng.seeds, report, behind=1 if device.type == "cuda" else 0)
+    guard = Guard(what, settings, rng.seeds, report, lag=1 if is_queued(device) else 0)
     done = 0
     for epoch in range(1, settings.epochs + 1):
         # A whole-data batch has no order, so none is drawn and nothing is gathered.
@@ -152,12 +153,11 @@ def climb(
 class Guard:
     """Reports every epoch and ends a fit whose numbers are no longer finite; the error says of which runs.
 
-    Who looks at numbers waits until they are there. So a GPU's are looked at some epochs ``behind``, when it has been
-    given more to do.
+    Checking forces a sync, so where work is queued it lags some epochs.
     """
 
-    def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, behind: int) -> None:
-        self.what, self.settings, self.seeds, self.report, self.behind = what, settings, seeds, report, behind
+    def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, lag: int) -> None:
+        self.what, self.settings, self.seeds, self.report, self.lag = what, settings, seeds, report, lag
         self.unseen: list[tuple[int, Tensor]] = []
         self.start: Tensor | None = None
 
@@ -166,7 +166,7 @@ class Guard:
         if epoch == 1:
             self.start = first  # before any step was taken
         self.unseen.append((epoch, _finite(value, parameters)))
-        while len(self.unseen) > self.behind:
+        while len(self.unseen) > self.lag:
             self._look(*self.unseen.pop(0))
         self.report(Progress(self.what, epoch, self.settings.epochs, value))
 

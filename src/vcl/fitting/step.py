@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from vcl.data import Data
-from vcl.fitting.adam import make_adam
-from vcl.ops import kernels
+from vcl.ops.adam import make_adam
 from vcl.ops.cuda_streams import stream_beside, stream_for
+from vcl.ops.devices import is_queued
 from vcl.ops.noise import KernelNoise, Key, make_noise
 from vcl.ops.rng import Rng
+from vcl.ops.rows import examples_at, rows_at
 
 
 class Objective(Protocol):
@@ -107,7 +108,7 @@ class Eager:
         self.device, self.gradient = parameters[0].device, gradient_of(objective)
         self.adam = make_adam(parameters, lr)
         self.noise = make_noise(rng, parameters[0])
-        self.lends = self.device.type == "cpu" and isinstance(objective, Differentiated)
+        self.lends = not is_queued(self.device) and isinstance(objective, Differentiated)
         self.inputs: Tensor | None = None
         self.tape: Tensor | None = None
 
@@ -199,7 +200,7 @@ def make_step(
 ) -> Eager | Captured:
     """How steps are taken: captured on a GPU, eager elsewhere."""
     eager = Eager(objective, parameters, data, lr, rng)
-    return Captured(eager) if eager.device.type == "cuda" else eager
+    return Captured(eager) if is_queued(eager.device) else eager
 
 
 def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
@@ -208,23 +209,5 @@ def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
     Its inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
     """
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
-    pixels = data.x.dtype == torch.uint8 and kernels.usable(data.x, torch.uint8) and data.x[0].is_contiguous()
-    if pixels and data.y.dim() == 2 and index.stride(1) == 1:
-        x, y = kernels.batch(data.x, data.y, index)
-    else:
-        x, y = rows_at(data.x, index, memory), rows_at(data.y, index)
+    x, y = examples_at(data.x, data.y, index, memory)
     return Data(x, y, source, data.sources, {name: rows_at(part, index) for name, part in data.extra.items()})
-
-
-def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:
-    """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
-    shape = (*index.shape, *values.shape[2:])
-    if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
-        rows, places = values[0], index
-    else:
-        first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
-        rows, places = values.flatten(0, 1), index + first[:, None]
-    if memory is not None and memory.shape == shape:
-        torch.index_select(rows, 0, places.flatten(), out=memory.flatten(0, 1))
-        return memory
-    return rows.index_select(0, places.flatten()).view(shape)

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import torch
 
 from vcl.data import Data
+from vcl.engines.structure import Opaque
 from vcl.errors import VclError
 from vcl.lab.kind import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.streams import Arrays
-from vcl.models.base import Layered, spread
+from vcl.models.base import spread
 from vcl.ops.rng import Rng
 
 FLOAT = 4
@@ -76,9 +77,10 @@ def gigabytes(
     kept = size * settings.tasks if settings.predictive == "per-head" else every
     beliefs = runs * moments * (every + kept + (4 * size if climbs else 0))
 
-    # A perceptron's gradient is taken run by run on a CPU.
+    # On a CPU the layered engine takes one run after another.
     on_cpu = plan.device.type == "cpu"
-    at_once = 1 if on_cpu and isinstance(model, Layered) else runs
+    opaque = isinstance(model.structure(("a",)), Opaque)
+    at_once = 1 if on_cpu and not opaque else runs
     estimator = getattr(project, "estimator", None)
     draws = project.draws if model.latent or estimator is not None else 1
     units = draws * batch * kind.units(settings)

@@ -118,17 +118,20 @@ def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
     _require(all(belief.mean.shape[0] == runs for belief in beliefs), "beliefs are of different numbers of runs")
     _require(coreset is None or coreset.runs == runs, "the coreset is of another number of runs")
     set_aside = _set_aside(about.get("set_aside", []), runs)
-    known = _fingerprint(about.get("fingerprint"))
+    known = _fingerprint(about["fingerprint"], heads) if "fingerprint" in about else None
     predictive = {head: beliefs[place] for head, place in places.items()}
     return State(t, heads, beliefs[0], predictive, coreset, set_aside, known)
 
 
-def _fingerprint(given: dict[str, Any] | None) -> Fingerprint | None:
-    if given is None:
-        return None
+def _fingerprint(given: dict[str, Any], heads: dict[str, int]) -> Fingerprint:
     found = Fingerprint(**{**given, "shape": tuple(given["shape"]), "values": tuple(given["values"])})
-    fine = isinstance(found.head, str) and type(found.units) is int and type(found.whole) is bool
-    fine = fine and all(type(size) is int and size >= 0 for size in found.shape) and found.dtype in PRECISIONS
+    fine = type(found.units) is int and heads.get(found.head, 1) == found.units and type(found.whole) is bool
+    fine = (
+        fine
+        and isinstance(found.head, str)
+        and all(type(size) is int and size >= 0 for size in found.shape)
+        and found.dtype in PRECISIONS
+    )
     _require(fine and all(type(value) is float for value in found.values), "the fingerprint of its network")
     return found
 

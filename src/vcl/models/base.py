@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol, final, runtime_checkable
+from collections.abc import Mapping
+from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from vcl.beliefs.belief import Roles
 from vcl.beliefs.layout import Layout, Params
 from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
-from vcl.engines.perceptron import Perceptron
+from vcl.engines.structure import Structure
 from vcl.errors import VclError
-
-Suits = Callable[[Perceptron, Layout, Tensor, Data], bool]
-"""Whether a gradient is written out for a perceptron, a layout, parameters and a batch like these."""
 
 Heads = Mapping[str, int]
 """The heads of a task and how many classes (or target dimensions) each one has."""
@@ -31,14 +29,8 @@ Role = Literal["random", "free", "point"]
 class Model(Protocol):
     """p(theta) and p(y | theta, x)."""
 
-    @property
-    def row_wise(self) -> bool:
-        """Whether it may take the fast way; False is always right.
-
-        Without latent variables that is the one of :mod:`vcl.engines.rows`. With them, :meth:`log_lik` takes many runs
-        and draws at once: parameters [R, S, ...], or [R, ...] where draws share them; data [R, 1, N, ...] and noise
-        [R, S, N, latent]; and the answer is [R, S, N].
-        """
+    def structure(self, heads: tuple[str, ...]) -> Structure:
+        """What the model is made of, for examples of these heads; ``Opaque()`` is always right."""
         ...
 
     @property
@@ -95,37 +87,6 @@ class LatentModel(Model, Protocol):
         ...
 
 
-@runtime_checkable
-class Layered(Protocol):
-    """A model that may be a perceptron, whose gradient is written out."""
-
-    def perceptron(self, head: str) -> Perceptron | None:
-        """The names of its layers, the last of which is ``head``; None where it is anything else."""
-        ...
-
-
-def as_perceptron(model: Model, heads: Sequence[str]) -> Perceptron | None:
-    """The perceptron that gives p(y | theta, x) at ``heads``, if the model is one and one head answers for all."""
-    return model.perceptron(heads[0]) if isinstance(model, Layered) and len(heads) == 1 else None
-
-
-@final
-class Perceptrons:
-    """The perceptron that a model is on batches of a kind, if its gradient is written out for it; found once."""
-
-    def __init__(self, model: Model, layout: Layout) -> None:
-        self.model, self.layout = model, layout
-        self.found: dict[tuple[object, ...], Perceptron | None] = {}
-
-    def on(self, mean: Tensor, batch: Data, suits: Suits) -> Perceptron | None:
-        """The one for such a batch, if there is one and ``suits`` takes it."""
-        kind = (batch.sources, batch.x.dtype, batch.y.dtype)
-        if kind not in self.found:
-            net = as_perceptron(self.model, batch.heads)
-            self.found[kind] = net if net is not None and suits(net, self.layout, mean, batch) else None
-        return self.found[kind]
-
-
 def held(model: Model, layout: Layout) -> Layout:
     """The part of ``layout`` that has a posterior: KLs, penalties and curvature are about it alone."""
     return layout.where(lambda name: model.role(name) == "random")
@@ -139,6 +100,11 @@ def spread(model: Model, layout: Layout) -> Layout:
 def points(model: Model, layout: Layout) -> Layout:
     """The part of ``layout`` that is never drawn."""
     return layout.where(lambda name: model.role(name) == "point")
+
+
+def roles(model: Model, layout: Layout) -> Roles:
+    """All three."""
+    return Roles(held(model, layout), spread(model, layout), points(model, layout))
 
 
 def refuse_latent(model: Model, what: str) -> None:

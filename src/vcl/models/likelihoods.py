@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vcl.data import WHOLE, as_labels
-from vcl.engines.rows import TINY
+from vcl.engines.predictor import TURNED
+from vcl.engines.walk import SCORED
 from vcl.errors import VclError
+from vcl.ops.layers import TINY
 
 
 class Likelihood(Protocol):
@@ -215,3 +217,6 @@ def _logistic(step: float, reach: float) -> Tensor:
 
 _HERMITE = _hermite(32)
 _LOGISTIC = _logistic(0.5, 48.0)
+
+SCORED[Categorical] = "softmax"
+TURNED[Categorical] = lambda output: output.softmax(1)

@@ -8,10 +8,12 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
 from vcl.beliefs.mean_field import MeanField, standard_normal
-from vcl.data import Data, as_input
+from vcl.data import Data
+from vcl.engines.structure import Opaque, Structure
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
 from vcl.models.likelihoods import Normal
+from vcl.ops.rows import as_input
 
 
 @final
@@ -25,10 +27,9 @@ class LinearGaussian:
         self.noise = noise
         self.prior_var = prior_var
 
-    @property
-    def row_wise(self) -> bool:
-        """No: w enters by a plain product."""
-        return False
+    def structure(self, heads: tuple[str, ...]) -> Structure:
+        """Not a chain of layers: w enters by a plain product."""
+        return Opaque()
 
     @property
     def latent(self) -> int:

@@ -14,16 +14,17 @@ from torch.nn import functional as F
 
 from vcl.beliefs.layout import HEAD, Layout, Params
 from vcl.beliefs.mean_field import MeanField, standard_normal
-from vcl.data import Data, as_input
+from vcl.data import Data
 from vcl.engines.attention import plain_attention
-from vcl.engines.forward import check_many
-from vcl.engines.layers import Layers, chain_of, flat_chain
-from vcl.engines.moments import linear, through
-from vcl.engines.perceptron import Perceptron
+from vcl.engines.moment_propagation import linear, through
 from vcl.engines.recurrent import drops_out, plain_recurrence, recurrent_layers
+from vcl.engines.structure import Fork, Opaque, Structure, chain_from, chain_of, flat_chain
+from vcl.engines.usage import check_many
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
-from vcl.models.likelihoods import Categorical, Likelihood
+from vcl.models.likelihoods import Likelihood
+from vcl.ops.rows import as_input
+from vcl.ops.weights import Block
 
 TRUNK = "trunk."
 
@@ -33,8 +34,8 @@ class Network:
     """f_theta(x) = head_h( trunk(x) ), theta = {theta^S, theta^H_h}, with prior N(0, prior_var I).
 
     ``trunk`` maps inputs [N, ...] to ``features`` values an example and is used as it is: its own parameter
-    values play no part, only its structure. Where that is a chain of layers (:mod:`vcl.engines.layers` looks, once),
-    the fast ways are taken. A single-head network is one whose tasks all name the same head.
+    values play no part, only its structure. Where that is a chain of layers (:mod:`vcl.engines.structure` looks,
+    once), the layered engine is taken. A single-head network is one whose tasks all name the same head.
     """
 
     def __init__(self, trunk: nn.Module, features: int, likelihood: Likelihood, prior_var: float = 1.0) -> None:
@@ -48,8 +49,7 @@ class Network:
         self.recurrent = recurrent_layers(trunk)
         flat = flat_chain(trunk)
         self.layers = flat or chain_of(trunk)
-        self.row_wise = bool(flat)
-        self.chain = _chain(flat) if type(likelihood) is Categorical else None
+        self.chain = chain_from(flat, TRUNK.__add__) if flat else None
 
     @property
     def latent(self) -> int:
@@ -60,12 +60,12 @@ class Network:
         """Every parameter has a posterior."""
         return "random"
 
-    def perceptron(self, head: str) -> Perceptron | None:
-        """The names of its layers if the trunk is a chain of linear layers and ReLUs and the answers are classes."""
+    def structure(self, heads: tuple[str, ...]) -> Structure:
+        """A trunk and heads, if the trunk is a chain of layers."""
         if self.chain is None:
-            return None
-        weights, biases = self.chain
-        return Perceptron((*weights, f"{HEAD}{head}.weight"), (*biases, f"{HEAD}{head}.bias"))
+            return Opaque()
+        blocks = {head: Block(f"{HEAD}{head}.weight", f"{HEAD}{head}.bias") for head in heads}
+        return Fork(self.chain, blocks, self.likelihood)
 
     def layout(self, heads: Heads) -> Layout:
         """The trunk's parameters (tied ones once), then each head's weight and bias."""
@@ -89,7 +89,7 @@ class Network:
         return _by_head(data, answer)
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
-        """The likelihood's evidence at the output's moments (:mod:`vcl.engines.moments`), by each example's head."""
+        """The evidence at the output's moments (:mod:`vcl.engines.moment_propagation`), by each example's head."""
         features, spread = through(self.layers, _trunk(mean), _trunk(var), as_input(data.x))
 
         def answer(head: str) -> Tensor:
@@ -131,7 +131,7 @@ class Network:
             ) from error
         if shape != (1, self.features):
             raise VclError(f"the trunk gives {shape[1:]} values an example but features={self.features} was said.")
-        if not self.row_wise:
+        if self.chain is None:
             check_many(lambda params: self._trunk_of(params, x), params)
 
     def _features(self, params: Params, x: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class Network:
 
     def _trunk_of(self, params: Params, x: Tensor) -> Tensor:
         """The trunk's features with these parameters of its own."""
-        with nullcontext() if self.row_wise else plain_attention(), plain_recurrence(self.recurrent):
+        with plain_attention() if self.chain is None else nullcontext(), plain_recurrence(self.recurrent):
             features: Tensor = functional_call(self.trunk, dict(params), as_input(x))
         return features
 
@@ -154,18 +154,6 @@ def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers)
-
-
-def _chain(layers: Layers) -> Perceptron | None:
-    """The names of weights and biases of a flat chain of (linear layer, ReLU)."""
-    kinds = [type(layer) for _, layer in layers[1:]]
-    if not layers or kinds != [nn.Linear, nn.ReLU] * (len(kinds) // 2):
-        return None
-    linear = [(TRUNK + name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
-    return Perceptron(
-        tuple(f"{name}.weight" for name, _ in linear),
-        tuple(None if layer.bias is None else f"{name}.bias" for name, layer in linear),
-    )
 
 
 def _trunk(params: Params) -> dict[str, Tensor]:

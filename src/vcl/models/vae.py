@@ -21,15 +21,14 @@ from torch.func import functional_call
 
 from vcl.beliefs.layout import HEAD, Layout, Params, head_of
 from vcl.beliefs.mean_field import MeanField, standard_normal
-from vcl.data import Data, as_input
-from vcl.engines.chain import chain, stacked, through
-from vcl.engines.layers import is_chain, is_row_wise
+from vcl.data import Data
 from vcl.engines.recurrent import recurrent_layers
+from vcl.engines.structure import Latent, Opaque, Structure, chain_from, chain_of, flat_chain, is_chain, names_in
 from vcl.errors import VclError, unknown
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
-from vcl.ops.encoding import draw_latent
-from vcl.ops.pixels import BernoulliPixels, Pixels
+from vcl.models.pixels import BernoulliPixels, Pixels
+from vcl.ops.rows import as_input
 
 Private = Literal["lower", "upper"]
 PRIVATES: tuple[Private, ...] = ("lower", "upper")
@@ -78,9 +77,7 @@ class Vae:
         self.latent = latent
         self.pixels: Pixels = BernoulliPixels() if pixels is None else pixels
         self.private, self.shared_encoder, self.head_kl, self.prior_var = private, shared_encoder, head_kl, prior_var
-        # An encoder of no parameters cannot be told from one of a single run.
-        bare = not any(True for _ in encoder.parameters())
-        self.row_wise = is_row_wise(encoder) and is_chain(lower) and is_chain(upper) and not bare
+        self.layers = flat_chain(encoder) if is_chain(lower) and is_chain(upper) else []
 
     def layout(self, heads: Heads) -> Layout:
         """The shared decoder part, the encoder if it is shared, then each task's decoder part and encoder."""
@@ -94,6 +91,21 @@ class Vae:
                 encoder = self.encoder.named_parameters()
                 shapes |= {_own(head, ENCODER, name): tuple(value.shape) for name, value in encoder}
         return Layout(tuple(shapes), tuple(shapes.values()))
+
+    def structure(self, heads: tuple[str, ...]) -> Structure:
+        """An encoder and a decoder, if all parts are chains of layers and the examples are of one task."""
+        if not self.layers or len(heads) != 1:
+            return Opaque()
+        (head,) = heads
+
+        def own(part: str) -> Callable[[str], str]:
+            return lambda name: _own(head, part, name)
+
+        encoder = chain_from(self.layers, f"{ENCODER}.".__add__ if self.shared_encoder else own(ENCODER))
+        first, second = (own(DECODER), TRUNK.__add__) if self.private == "lower" else (TRUNK.__add__, own(DECODER))
+        decoder = (*chain_from(chain_of(self.lower), first), *chain_from(chain_of(self.upper), second))
+        known = names_in(encoder) and names_in(decoder)
+        return Latent(encoder, decoder, self.latent, self.pixels) if known else Opaque()
 
     def role(self, name: str) -> Role:
         """theta^S has a posterior, encoders are points, and a task's own decoder part is free or has one too."""
@@ -112,8 +124,7 @@ class Vae:
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log p(x | z, theta) - KL(q(z | x) || p(z)) at z = mu(x) + sd(x) noise: L^(n) for one draw of z each.
 
-        Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form. A row-wise model takes many
-        runs and draws at once: parameters [R, ...] or [R, S, ...], data [R, 1, N, ...] and noise [R, S, N, latent].
+        Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form.
         """
         if noise is None:
             raise VclError(
@@ -121,8 +132,10 @@ class Vae:
             )
 
         def answer(head: str) -> Tensor:
-            z, divergence = draw_latent(self._codes(params, data.x, head), noise)
-            return self._log_prob(params, z, data, head) - divergence
+            mean, log_sd = self.encode(params, data.x, head)
+            # KL = 1/2 sum_i mu_i^2 + sd_i^2 - 1 - log sd_i^2
+            divergence = 0.5 * (mean.square() + (2 * log_sd).exp() - 1 - 2 * log_sd).sum(-1)
+            return self._log_prob(params, mean + log_sd.exp() * noise, data, head) - divergence
 
         return _by_head(data, answer)
 
@@ -140,7 +153,8 @@ class Vae:
 
     def encode(self, params: Params, x: Tensor, head: str) -> tuple[Tensor, Tensor]:
         """mu(x) and log sd(x), each [N, latent]."""
-        mean, log_sd = self._codes(params, x, head).chunk(2, dim=-1)
+        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
+        mean, log_sd = functional_call(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
         return mean, log_sd
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
@@ -148,8 +162,6 @@ class Vae:
         module = self.lower if self.private == "lower" else self.upper
         shared, own = _under(params, TRUNK), _mine(params, head, DECODER, module)
         lower, upper = (own, shared) if self.private == "lower" else (shared, own)
-        if stacked(self.lower, lower) or stacked(self.upper, upper):  # runs and draws have axes of their own
-            return chain(self.upper, upper, chain(self.lower, lower, z))
         h = functional_call(self.lower, lower, z.reshape(-1, self.latent))
         output: Tensor = functional_call(self.upper, upper, h)
         return output.reshape(*z.shape[:-1], -1)
@@ -217,11 +229,6 @@ class Vae:
             raise VclError(
                 f"the decoder gives {output.shape[-1]} pixels but the images have {pixels}; make them equal."
             )
-
-    def _codes(self, params: Params, x: Tensor, head: str) -> Tensor:
-        """mu(x) and log sd(x), side by side."""
-        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
-        return through(self.encoder, mine, as_input(x))
 
     def _log_prob(self, params: Params, z: Tensor, data: Data, head: str) -> Tensor:
         images = as_input(data.x).flatten(data.source.dim())

@@ -18,7 +18,7 @@ from torch import Tensor
 from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Params, head_of
 from vcl.data import Data, Source, as_tensor
-from vcl.engines.forward import evaluate_stacked
+from vcl.engines.general import along
 from vcl.errors import VclError, unknown
 from vcl.models.base import LatentModel
 from vcl.ops.noise import draw_noise
@@ -75,10 +75,7 @@ def log_marginal(
                 k = min(at_once, count - done)
                 noise = draw_noise(k * part.shape[1] * model.latent, generators, theta)
                 noise = noise.view(runs, k, part.shape[1], model.latent)
-                if model.row_wise:
-                    found = evaluate_stacked(log_weight, params, part, none[:, : part.shape[1]], each=(noise,))
-                else:
-                    found = torch.vmap(log_weight, randomness="error")(params, part, none[:, : part.shape[1]], noise)
+                found = along(log_weight, runs, theta.device)(params, part, none[:, : part.shape[1]], noise)
                 here.copy_(torch.logaddexp(here, found.logsumexp(1)))
     return total - log(draws)
 

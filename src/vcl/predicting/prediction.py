@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from vcl.beliefs.belief import Belief
-from vcl.beliefs.layout import Params
-from vcl.beliefs.mean_field import MeanField
 from vcl.data import Array, as_tensor
-from vcl.engines.forward import ESTIMATORS, Estimator, evaluate_draws, evaluate_thetas, plan
-from vcl.engines.perceptron.prediction import SumOfProbabilities
-from vcl.engines.rows import mixed_rows
+from vcl.engines.choose import Engine, choose
+from vcl.engines.predictor import drawn_predictions, predictor
 from vcl.engines.size import values_made
+from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
-from vcl.models.base import Model, as_perceptron, points, spread
-from vcl.ops.noise import draw_noise
+from vcl.models.base import Model, roles
+from vcl.ops.devices import limits
 from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
 
-ROWS_IN_FLIGHT = {"cpu": 30_000}
-"""Rows that a CPU's caches hold; other devices take as many as their memory allows."""
-
-ROWS_ELSEWHERE = 20_000_000
-
-VALUES_IN_FLIGHT = {"cpu": 2**25}
-"""Values that all rows of a model that is no chain of layers make on their way (128 MiB of float32)."""
-
-VALUES_ELSEWHERE = 2**30
-"""The same on other devices (4 GiB). Kernels of convolutions count in 32 bits."""
-
 WEIGHTS_IN_FLIGHT = 2**26
 """Drawn weights held at once, over runs and draws (256 MiB of float32)."""
-
-Sum = Callable[[Tensor], Tensor]
-"""From inputs [R, n, ...] to the sum over some draws of the prediction's moments [R, n, C]."""
 
 
 @torch.no_grad()
@@ -68,16 +50,14 @@ def predict(
     q, x = _at(belief, x, head, rng, device)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
-    rows = _rows(q, model, head, x)
+    engine = choose(model, q.layout, (head,), q.mean)
+    rows = _rows(q, model, engine, head, x)
     chunk, at_once = chunk or rows, _at_once(q, draws, rows)
     block = max(1, chunk // (runs * at_once))
     total = torch.zeros((), device=device)
     for first in range(0, draws, at_once):
         count = min(at_once, draws - first)
-        if estimator == "local" and isinstance(q, MeanField):
-            add = _local(q, model, head, count, generators)
-        else:
-            add = _drawn(q, model, head, count, generators)
+        add = predictor(engine, q, roles(model, q.layout), head, count, estimator, generators)
         total = total + torch.cat([add(part.to(device)) for part in torch.split(x, block, dim=1)], dim=1)
     return total / draws
 
@@ -101,12 +81,13 @@ def predict_draws(
         raise VclError(f"draws is {draws}; give at least 1.")
     x, (belief, rng) = inputs_at(belief, x), belief_at(belief, model, head, rng)
     q, x = _at(belief, x, head, rng, device)
-    generators, chunk = rng.generators(q.mean.device), _rows(q, model, head, x)
+    engine = choose(model, q.layout, (head,), q.mean)
+    generators, chunk = rng.generators(q.mean.device), _rows(q, model, engine, head, x)
     at_once = _at_once(q, draws, chunk)
     block = max(1, chunk // (x.shape[0] * at_once))
     found = []
     for first in range(0, draws, at_once):
-        each = _each(q, model, head, min(at_once, draws - first), generators)
+        each = drawn_predictions(engine, q, head, min(at_once, draws - first), generators)
         found.append(torch.cat([each(part.to(q.mean.device)) for part in torch.split(x, block, dim=1)], dim=2))
     return torch.cat(found, dim=1)
 
@@ -129,72 +110,14 @@ def _at_once(q: Belief, draws: int, rows: int) -> int:
     return max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size), rows // runs))
 
 
-def _rows(q: Belief, model: Model, head: str, x: Tensor) -> int:
+def _rows(q: Belief, model: Model, engine: Engine, head: str, x: Tensor) -> int:
     """How many rows (runs x draws x examples) are taken at once: what is fast, within what memory holds.
 
     What a row of a chain of layers needs is small. That of any other model is counted on one example.
     """
-    device = q.mean.device
-    rows = ROWS_IN_FLIGHT.get(device.type, ROWS_ELSEWHERE)
-    if _by_rows(model) or not x.shape[1]:
-        return rows
-    params, one = q.layout.split(q.mean[0]), x[0, :1].to(device)
+    most = limits(q.mean.device)
+    if engine.counts_rows or not x.shape[1]:
+        return most.rows
+    params, one = q.layout.split(q.mean[0]), x[0, :1].to(q.mean.device)
     each = max(1, values_made(lambda: model.predict(params, one, head)))
-    return max(1, min(rows, VALUES_IN_FLIGHT.get(device.type, VALUES_ELSEWHERE) // each))
-
-
-def _drawn(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
-    """Some draws of all weights, shared by all inputs."""
-    each = _each(q, model, head, draws, generators)
-    return lambda x: each(x).sum(1)
-
-
-def _each(q: Belief, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
-    """The same, not yet summed: [R, S, n, C]."""
-    noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
-    theta = q.draw(noise)
-
-    def one(params: Params, x: Tensor) -> Tensor:
-        return model.predict(params, x, head)
-
-    return lambda x: evaluate_thetas(one, q.layout, theta, _by_rows(model), x)
-
-
-def _local(q: MeanField, model: Model, head: str, draws: int, generators: tuple[torch.Generator, ...]) -> Sum:
-    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere.
-
-    Row-wise networks have the first layer local and the others drawn, with noise that all inputs share.
-    """
-    drawn, fixed = q.restrict(spread(model, q.layout)), q.restrict(points(model, q.layout))
-    var = drawn.log_var.exp()
-    params = q.layout.split(q.mean[0])
-    given = fixed.layout.split(fixed.mean)
-
-    def one(params: Params, x: Tensor) -> Tensor:
-        return model.predict(params, x, head)
-
-    if _by_rows(model):
-        noises: dict[str, Tensor] = {}
-
-        def draw(name: str, size: int) -> Tensor:
-            if name not in noises:
-                noises[name] = draw_noise(draws * size, generators, q.mean).view(len(generators), draws, -1)
-            return noises[name]
-
-        net = as_perceptron(model, [head])
-        if net is not None and q.mean.device.type == "cpu" and set(net.names) == set(q.layout.names):
-            return SumOfProbabilities(net, q.layout, q.mean, var, draw)
-        means, variances = q.layout.split(q.mean), q.layout.split(var)
-        return lambda x: mixed_rows(one, means, variances, draw, x).sum(1)
-
-    def add(x: Tensor) -> Tensor:
-        planned = plan(lambda params: one(params, x[0]), params, x.shape[1], "local", False, given)
-        noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
-        return evaluate_draws(planned, one, drawn.layout, drawn.mean, var, noise, x, points=given).sum(1)
-
-    return add
-
-
-def _by_rows(model: Model) -> bool:
-    """Whether :func:`predict` may take the way of :mod:`vcl.engines.rows`; latent variables have their own."""
-    return model.row_wise and not model.latent
+    return max(1, min(most.rows, most.values // each))

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.belief import Factor
-from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.layout import Layout
 from vcl.data import Data
-from vcl.engines.forward import evaluate_thetas
+from vcl.engines.choose import choose
 from vcl.models.base import Model
 from vcl.ops.rng import Rng
 
@@ -52,6 +52,7 @@ class LogLikelihoods:
 
     def __init__(self, model: Model, layout: Layout, data: Data) -> None:
         self.model, self.layout, self.data = model, layout, data
+        self.engine = choose(model, layout, data.heads, data.x)
 
     def __call__(self, theta: Tensor, gradient: bool = True) -> Swarm:
         """The particles theta [R, K, D] with their log-likelihoods, and the gradients if wanted."""
@@ -72,21 +73,21 @@ class LogLikelihoods:
 
     def _sum(self, theta: Tensor, block: int, gradient: bool) -> tuple[Tensor, Tensor]:
         """The sums over all examples, ``block`` of them at a time."""
-        theta = theta.detach().requires_grad_(gradient)
+        theta = theta.detach()
         total, slope = theta.new_zeros(theta.shape[:2]), torch.zeros_like(theta)
         if self.data.size == 0:
             return total, slope
         columns = [torch.split(values, block, dim=1) for values in self.data[:3]]
         for values in zip(*columns, strict=True):
-            with torch.set_grad_enabled(gradient):
-                log_lik = evaluate_thetas(self._one, self.layout, theta, self.model.row_wise, *values).sum(-1)
-            total += log_lik.detach()
+            x, y, source = values
+            batch = Data(x, y, source, self.data.sources)
             if gradient:
-                slope += torch.autograd.grad(log_lik.sum(), theta)[0]
+                log_lik, g = self.engine.gradient(theta, batch, 1.0)
+                slope += g
+            else:
+                log_lik = self.engine.log_lik(theta, batch).sum(-1)
+            total += log_lik
         return total, slope
-
-    def _one(self, params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
-        return self.model.log_lik(params, Data(x, y, source, self.data.sources))
 
 
 def move(

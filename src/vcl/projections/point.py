@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
-import torch
 from torch import Tensor
 
-from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.point import Point
-from vcl.data import Data
-from vcl.engines.forward import evaluate_stacked, evaluate_thetas
-from vcl.engines.perceptron import fused
-from vcl.engines.places import pieces
-from vcl.engines.straight import straight_on_gpu
+from vcl.data import Data, weight_of_each
+from vcl.engines.choose import Engine, choose
+from vcl.engines.general import General
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
-from vcl.fitting.step import Step, by_autograd
-from vcl.models.base import Model, Perceptrons
+from vcl.fitting.step import Step
+from vcl.models.base import Model
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 
@@ -32,38 +29,35 @@ class LogLikelihood:
         if draws < 1:
             raise VclError(f"draws is {draws}; give at least 1.")
         self.model, self.layout, self.draws = model, layout, draws
-        self.perceptrons = Perceptrons(model, layout)
+        self.engines: dict[tuple[str, ...], Engine] = {}
+
+    def engine(self, batch: Data, like: Tensor) -> Engine:
+        """How L(theta) is computed on batches like this."""
+        if batch.heads not in self.engines:
+            self.engines[batch.heads] = choose(self.model, self.layout, batch.heads, like)
+        return self.engines[batch.heads]
 
     def noise(self, batch: Data) -> int:
         """None for theta, which is a point: only that of the latent variables."""
         return self.draws * batch.size * self.model.latent
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
-        """L(theta) of each run, estimated from a batch."""
+        """L(theta) of each run, estimated from a batch, as torch can differentiate it."""
+        engine, z = General(self.model, self.layout), self._latent(batch, noise)
+        theta = parameters[0].unsqueeze(1).expand(-1, 1 if z is None else self.draws, -1)
+        return scaled_sum(engine.log_lik(theta, batch, z).mean(1), total)
 
-        def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
-            return self.model.log_lik(params, Data(x, y, source, batch.sources), *z)
-
-        (theta,), values, model = parameters, (batch.x, batch.y, batch.source), self.model
-        if not model.latent:
-            found = evaluate_thetas(log_lik, self.layout, theta.unsqueeze(1), model.row_wise, *values)
-            return scaled_sum(found[:, 0], total)
-        z = noise.view(noise.shape[0], self.draws, batch.size, model.latent)
-        if model.row_wise:
-            found = evaluate_stacked(log_lik, pieces(self.layout, theta), *values, each=(z,))
-        else:
-            each = straight_on_gpu(log_lik, theta)
-            found = evaluate_thetas(each, self.layout, theta.unsqueeze(1), False, *values, z)[:, 0]
-        return scaled_sum(found.mean(1), total)
-
-    @torch.no_grad()
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """L(theta) and its gradient: written out for a narrow perceptron on a CUDA device, by torch for others."""
-        net = self.perceptrons.on(parameters[0], batch, fused.suits) if parameters[0].is_cuda else None
-        if net is None:
-            return by_autograd(self, parameters, batch, total, noise)
-        value, g = fused.point_gradient(net, self.layout, parameters[0], batch, total)
-        return Step(value, (g,))
+        """L(theta) and its gradient."""
+        (theta,), share = parameters, weight_of_each(batch.size, total)
+        value, g = self.engine(batch, theta).point_gradient(theta, batch, share, self._latent(batch, noise))
+        return Step(share * value, (g,))
+
+    def _latent(self, batch: Data, noise: Tensor) -> Tensor | None:
+        """The noise of every example's latent variables [R, S, B, latent], if there are any."""
+        if not self.model.latent:
+            return None
+        return noise.view(len(noise), self.draws, batch.size, self.model.latent)
 
 
 def maximum_likelihood(

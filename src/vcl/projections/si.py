@@ -15,15 +15,13 @@ from math import inf
 from typing import final
 
 import torch
-from torch import Tensor
 
-from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, climb, silent
 from vcl.models.base import held
-from vcl.ops import kernels
+from vcl.ops.penalties import add_path
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column, on_held
@@ -75,23 +73,8 @@ class SynapticIntelligence:
         for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
             # The step has been taken: theta is where it led, the gradient what it saw where it began. That gradient
             # is the whole objective's, so what the penalty took from it is given back.
-            add_path(omega, before, theta, step.gradients[0], penalty)
+            size, g = penalty.layout.size, step.gradients[0]
+            add_path(omega[:, :size], before[:, :size], theta[:, :size], g[:, :size], *penalty[1:])
         importance = omega.clamp(min=0) / ((theta - start).square() + self.damping)
         importance = on_held(model, past.layout, importance)
         return q.merge(Quadratic(past.layout, theta, theta.clone(), past.precision + 2 * importance))
-
-
-def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, penalty: DiagonalFactor) -> None:
-    """A step's share of the path integral, in place, all [R, D]; ``before`` then is where the next step begins.
-
-    omega += ( g + grad penalty(before) ) (theta - before), over the coordinates of the penalty.
-    """
-    omega, before, theta, g = (part[:, : penalty.layout.size] for part in (omega, before, theta, g))
-    tensors = (omega, before, theta, g, penalty.centre, penalty.precision)
-    if kernels.usable(omega) and all(part.stride(-1) == 1 for part in tensors):
-        kernels.add_path(*tensors)
-        return
-    slope = g.neg()
-    penalty.pull(before, slope)  # -( g + grad penalty )
-    omega.addcmul_(slope, theta - before, value=-1)
-    before.copy_(theta)

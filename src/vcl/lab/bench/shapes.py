@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from vcl.beliefs.mean_field_fit import Climbs
 from vcl.data import dataset, unlabelled
-from vcl.engines.forward import Estimator
+from vcl.engines.usage import Estimator
 from vcl.fitting.step import make_step
 from vcl.lab.bench import floors
 from vcl.lab.bench.floors import Layer
@@ -18,7 +19,7 @@ from vcl.lab.experiments import experiment
 from vcl.models import Network, Vae, mlp, mlp_vae
 from vcl.models.likelihoods import Categorical
 from vcl.ops.rng import Rng
-from vcl.projections.vi import Climbs, Elbo
+from vcl.projections.vi import Elbo
 
 HEAD = "all"
 

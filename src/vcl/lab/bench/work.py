@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from vcl.beliefs.mean_field import MeanField
 from vcl.coresets import KCenter
 from vcl.data import Data, dataset
-from vcl.engines.forward import Estimator
+from vcl.engines.usage import Estimator
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.step import make_step
 from vcl.lab.bench import floors

@@ -19,13 +19,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
 
-from vcl.data import as_input
 from vcl.errors import VclError
 from vcl.lab.arithmetic import matrix_products
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.folder import write_atomic_bytes
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
+from vcl.ops.rows import as_input
 
 FORMAT = 1
 LAYERS, DROPOUT, RATE, BATCH = 3, 0.2, 1e-3, 256

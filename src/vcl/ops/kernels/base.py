@@ -26,8 +26,8 @@ def evenly_apart(noise: Tensor) -> bool:
     return whole and (1 in (runs, draws) or noise.stride(0) == draws * noise.stride(1))
 
 
-def apart_of(noise: Tensor) -> int:
-    """How far."""
+def stride_of_draws(noise: Tensor) -> int:
+    """How far the draws of all runs, noise [R, S, ...], lie apart in memory."""
     return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
 
 

@@ -1,127 +1,206 @@
-"""What stands between the matrix products of a network."""
+"""What stands between the matrix products of a chain, forward and back, for all runs and draws at once.
+
+A program takes ROWS x COLS of the rows and units of one run and draw. ``a`` is what comes into the units of a layer, h
+what goes out, max(a, 0) where RELU. By local reparameterisation
+
+    a = m + std * noise,  m = h W^T + b,  std^2 = h^2 V^T + v,  where V and v are the variances of W and b
+
+and m and std of a layer whose inputs all draws share [R, B, units] serve every draw.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from vcl.ops.kernels.base import BLOCK, apart_of, blocks_of, in_units, triton
+from vcl.ops.kernels.base import blocks_of, stride_of_draws, triton
 
 if triton is not None:
     tl: Any = import_module("triton.language")
 
-    # A program takes BLOCK values, or ROWS x COLS of a matrix [rows, out]; widths come in units, as in parameters.py.
-
     @triton.jit
-    def _local(
-        a, std, m, s, b, v, noise, size, out, blocks, seen, draws, apart,
-        TINY: tl.constexpr, BIASED: tl.constexpr, BLOCK: tl.constexpr,
-    ):  # fmt: skip
-        # ``seen`` rows a run were multiplied: one for all draws, or one for each.
-        row = (tl.program_id(0) // blocks).to(tl.int64)
-        run = row // seen
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
-        mean = tl.load(m + row * size + at, inside)
-        var = tl.load(s + row * size + at, inside)
-        if BIASED:
-            mean += tl.load(b + run * out + at % out, inside)
-            var += tl.load(v + run * out + at % out, inside)
-        sigma = tl.sqrt(var + TINY)
-        tl.store(std + row * size + at, sigma, inside)
-        for extra in range(draws // seen):
-            draw = run * draws + row % seen + extra
-            eps = tl.load(noise + draw * apart + at, inside)
-            tl.store(a + draw * size + at, mean + sigma * eps, inside)
-
-    @triton.jit
-    def _local_gradient(g_mean, g_var, g, noise, std, size, blocks, seen, draws, apart, BLOCK: tl.constexpr):
-        row = (tl.program_id(0) // blocks).to(tl.int64)
-        run = row // seen
-        at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-        inside = at < size
-        plain = tl.zeros((BLOCK,), tl.float32)
-        along = tl.zeros((BLOCK,), tl.float32)
-        for extra in range(draws // seen):
-            draw = run * draws + row % seen + extra
-            up = tl.load(g + draw * size + at, inside)
-            plain += up
-            along += up * tl.load(noise + draw * apart + at, inside)
-        sigma = tl.load(std + row * size + at, inside, other=1.0)
-        tl.store(g_mean + row * size + at, plain, inside)
-        tl.store(g_var + row * size + at, 0.5 * along / sigma, inside)
+    def _tile(tiles, col_tiles, ROWS: tl.constexpr, COLS: tl.constexpr):
+        # Which run and draw, which rows and which units.
+        draw = (tl.program_id(0) // (tiles * col_tiles)).to(tl.int64)
+        row = (tl.program_id(0) // col_tiles % tiles) * ROWS + tl.arange(0, ROWS)
+        col = (tl.program_id(0) % col_tiles) * COLS + tl.arange(0, COLS)
+        return draw, row, col
 
     @triton.jit
     def _activate(
-        a, b, rows, out, row_blocks, col_blocks, b_apart,
-        UNIT: tl.constexpr, BIASED: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+        h, a, b, a_run, a_draw, a_row, b_apart, draws, rows, tiles, col_tiles,
+        BIASED: tl.constexpr, RELU: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     ):  # fmt: skip
-        program = tl.program_id(0)
-        group = (program // (row_blocks * col_blocks)).to(tl.int64)
-        row = (program // col_blocks) % row_blocks * ROWS + tl.arange(0, ROWS)
-        col = program % col_blocks * COLS + tl.arange(0, COLS)
-        inside = (row < rows)[:, None] & (col < out * UNIT)[None, :]
-        place = a + (group * rows + row)[:, None] * (out * UNIT) + col[None, :]
-        value = tl.load(place, inside, other=0.0)
+        # h = max(a + b, 0), from any order of runs, draws and rows to [R, S, B, UNITS].
+        draw, row, col = _tile(tiles, col_tiles, ROWS, COLS)
+        inside = (row < rows)[:, None] & (col < UNITS)[None, :]
+        at = a + ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + col[None, :]
+        value = tl.load(at, inside, other=0.0)
         if BIASED:
-            value += tl.load(b + group * b_apart * UNIT + col, col < out * UNIT, other=0.0)[None, :]
+            value += tl.load(b + draw * b_apart + col, col < UNITS, other=0.0)[None, :]
         if RELU:
             value = tl.where(value < 0, 0.0, value)  # NaN stays
-        tl.store(place, value, inside)
+        tl.store(h + (draw * rows + row[:, None]) * UNITS + col[None, :], value, inside)
 
     @triton.jit
     def _activate_gradient(
-        masked, g_b, g, a, rows, out, col_blocks, b_apart,
-        UNIT: tl.constexpr, BIASED: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+        g_a, g_bias, g, h, a_run, a_draw, a_row, draws, rows, tiles, col_tiles,
+        RELU: tl.constexpr, MOVED: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     ):  # fmt: skip
-        # One program goes down all rows of its columns, so that no sum is left over.
-        group = (tl.program_id(0) // col_blocks).to(tl.int64)
-        col = tl.program_id(0) % col_blocks * COLS + tl.arange(0, COLS)
+        # The gradient in a from that in h, to any order of runs, draws and rows, and the bias's over these rows.
+        draw, row, col = _tile(tiles, col_tiles, ROWS, COLS)
+        inside = (row < rows)[:, None] & (col < UNITS)[None, :]
+        place = (draw * rows + row[:, None]) * UNITS + col[None, :]
+        up = tl.load(g + place, inside, other=0.0)
+        if RELU:
+            up = tl.where(tl.load(h + place, inside, other=0.0) <= 0, 0.0, up)
+        if MOVED:
+            to = ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + col[None, :]
+            tl.store(g_a + to, up, inside)
+        there = (draw * tiles + tl.program_id(0) // col_tiles % tiles) * UNITS + col
+        tl.store(g_bias + there, tl.sum(up, 0), col < UNITS)
+
+    @triton.jit
+    def _moments(
+        m, std, x, mean, var, x_run, size, weight_at, bias_at, rows, tiles, col_tiles, width, tiny,
+        BIASED: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, COLS: tl.constexpr,
+        PRECISION: tl.constexpr,
+    ):  # fmt: skip
+        # m and std [R, B, UNITS] of a layer whose inputs all draws share: x is read once for both.
+        run, row, o = _tile(tiles, col_tiles, ROWS, COLS)
         total = tl.zeros((ROWS, COLS), tl.float32)
-        for first in range(0, rows, ROWS):
-            row = first + tl.arange(0, ROWS)
-            inside = (row < rows)[:, None] & (col < out * UNIT)[None, :]
-            at = (group * rows + row)[:, None] * (out * UNIT) + col[None, :]
-            up = tl.load(g + at, inside, other=0.0)
-            if RELU:
-                up = tl.where(tl.load(a + at, inside, other=0.0) <= 0, 0.0, up)
-                tl.store(masked + at, up, inside)
-            total += up
+        spread = tl.zeros((ROWS, COLS), tl.float32)
+        for first in range(0, width, STEP):
+            k = first + tl.arange(0, STEP)
+            seen = tl.load(
+                x + run * x_run + row[:, None] * width + k[None, :],
+                (row < rows)[:, None] & (k < width)[None, :],
+                other=0.0,
+            )
+            place = run * size + weight_at + o[None, :] * width + k[:, None]
+            known = (o < UNITS)[None, :] & (k < width)[:, None]
+            w = tl.load(mean + place, known, other=0.0)
+            v = tl.load(var + place, known, other=0.0)
+            total += tl.dot(seen, w, input_precision=PRECISION)
+            spread += tl.dot(seen * seen, v, input_precision=PRECISION)
         if BIASED:
-            tl.store(g_b + group * b_apart * UNIT + col, tl.sum(total, 0), col < out * UNIT)
+            total += tl.load(mean + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+            spread += tl.load(var + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+        to = (run * rows + row[:, None]) * UNITS + o[None, :]
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        tl.store(m + to, total, inside)
+        tl.store(std + to, tl.sqrt(spread + tiny), inside)
+
+    @triton.jit
+    def _spread(
+        h, square, std, m, s, mean, var, noise, m_run, m_draw, size, bias_at, noise_at, noise_apart,
+        draws, rows, tiles, col_tiles, tiny,
+        SHARED: tl.constexpr, BIASED: tl.constexpr, RELU: tl.constexpr, SQUARE: tl.constexpr, UNITS: tl.constexpr,
+        ROWS: tl.constexpr, COLS: tl.constexpr,
+    ):  # fmt: skip
+        # a = m + std * noise, or the positive part of it, and its square. SHARED m and s are finished, and s is the
+        # std; others come without their biases, and std is written.
+        draw, row, o = _tile(tiles, col_tiles, ROWS, COLS)
+        run = draw // draws
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        place = row[:, None] * UNITS + o[None, :]
+        at = (run * m_run + (draw % draws) * m_draw) * UNITS + place
+        total = tl.load(m + at, inside, other=0.0)
+        sigma = tl.load(s + at, inside, other=0.0)
+        if not SHARED:
+            if BIASED:
+                total += tl.load(mean + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+                sigma += tl.load(var + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
+            sigma = tl.sqrt(sigma + tiny)
+            tl.store(std + draw * rows * UNITS + place, sigma, inside)
+        eps = tl.load(noise + draw * noise_apart + noise_at + place, inside, other=0.0)
+        found = total + sigma * eps
+        if RELU:
+            found = tl.where(found < 0, 0.0, found)
+        tl.store(h + draw * rows * UNITS + place, found, inside)
+        if SQUARE:
+            tl.store(square + draw * rows * UNITS + place, found * found, inside)
+
+    @triton.jit
+    def _spread_gradient(
+        g_m, g_s, g_bias, v_bias, g_h, g_square, h, std, noise, noise_at, noise_apart, draws, rows, tiles, col_tiles,
+        SHARED: tl.constexpr, RELU: tl.constexpr, SQUARE: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr,
+        COLS: tl.constexpr,
+    ):  # fmt: skip
+        # The gradients in m and s from those in h and h^2: over all draws where they share m and s (SHARED), else of
+        # each, written over those they came from. A program takes all draws of a run.
+        run, row, o = _tile(tiles, col_tiles, ROWS, COLS)
+        inside = (row < rows)[:, None] & (o < UNITS)[None, :]
+        place = row[:, None] * UNITS + o[None, :]
+        plain = tl.zeros((ROWS, COLS), tl.float32)
+        side = tl.zeros((ROWS, COLS), tl.float32)
+        for number in range(draws):
+            draw = run * draws + number
+            at = draw * rows * UNITS + place
+            back = tl.load(g_h + at, inside, other=0.0)
+            found = tl.load(h + at, inside, other=0.0)
+            if SQUARE:
+                back += 2 * found * tl.load(g_square + at, inside, other=0.0)
+            if RELU:
+                back = tl.where(found <= 0, 0.0, back)
+            along = 0.5 * back * tl.load(noise + draw * noise_apart + noise_at + place, inside, other=0.0)
+            if not SHARED:
+                along = along / tl.load(std + at, inside, other=1.0)
+                tl.store(g_m + at, back, inside)
+                tl.store(g_s + at, along, inside)
+            plain += back
+            side += along
+        if SHARED:
+            side = side / tl.load(std + run * rows * UNITS + place, inside, other=1.0)
+            tl.store(g_m + run * rows * UNITS + place, plain, inside)
+            tl.store(g_s + run * rows * UNITS + place, side, inside)
+        there = (run * tiles + tl.program_id(0) // col_tiles % tiles) * UNITS + o
+        tl.store(g_bias + there, tl.sum(plain, 0), o < UNITS)
+        tl.store(v_bias + there, tl.sum(side, 0), o < UNITS)
 
     # From here on a program takes one example (of one draw of one run): WIDTH is its number of values, rounded up.
 
     @triton.jit
-    def _image(f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
+    def _softmax(
+        value, g_f, f, y, mask, scale, draws, rows, MASKED: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr
+    ):
+        # log softmax(f)_y, and its gradient.
+        row = tl.program_id(0).to(tl.int64)
+        example = row // (draws * rows) * rows + row % rows
+        o = tl.arange(0, WIDTH)
+        logits = tl.load(f + row * UNITS + o, o < UNITS, other=-float("inf"))
+        logits -= tl.max(logits, 0)
+        e = tl.exp(logits)
+        total = tl.sum(e, 0)
+        hot = o == tl.load(y + example)
+        found = tl.sum(tl.where(hot, logits, 0.0), 0) - tl.log(total)
+        g = scale * (tl.where(hot, 1.0, 0.0) - e / total)
+        if MASKED:
+            counts = tl.load(mask + example)
+            found, g = found * counts, g * counts
+        tl.store(value + row, found)
+        tl.store(g_f + row * UNITS + o, g, o < UNITS)
+
+    @triton.jit
+    def _bernoulli(value, g_f, f, x, scale, draws, batch, UNITS: tl.constexpr, WIDTH: tl.constexpr):
+        # sum_d x_d f_d - log(1 + e^f_d), and its gradient x - sigmoid(f).
         row = tl.program_id(0).to(tl.int64)
         image = row // (draws * batch) * batch + row % batch
         at = tl.arange(0, WIDTH)
-        inside = at < size * UNIT
-        logit = tl.load(f + row * size * UNIT + at, inside, other=0.0)
-        return row, inside, logit, tl.load(x + image * size * UNIT + at, inside, other=0.0)
-
-    @triton.jit
-    def _bernoulli(value, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
-        row, inside, logit, pixel = _image(f, x, size, draws, batch, UNIT, WIDTH)
+        inside = at < UNITS
+        logit = tl.load(f + row * UNITS + at, inside, other=0.0)
+        pixel = tl.load(x + image * UNITS + at, inside, other=0.0)
         # log(1 + e^f) = max(f, 0) + log(1 + e^-|f|)
         small = tl.exp(-tl.abs(logit))
         # By a series where 1 + e would round to 1, so that nothing is lost.
         above = tl.where(small < 1e-4, small * (1 - 0.5 * small), tl.log(1 + small))
         score = pixel * logit - tl.where(logit < 0, 0.0, logit) - above
         tl.store(value + row, tl.sum(tl.where(inside, score, 0.0), 0))
-
-    @triton.jit
-    def _bernoulli_gradient(g_f, g, f, x, size, draws, batch, UNIT: tl.constexpr, WIDTH: tl.constexpr):
-        row, inside, logit, pixel = _image(f, x, size, draws, batch, UNIT, WIDTH)
-        at = tl.arange(0, WIDTH)
-        # sigmoid(f), by an exponential that cannot overflow
-        small = tl.exp(-tl.abs(logit))
         p = tl.where(logit < 0, small, 1.0) / (1 + small)
-        tl.store(g_f + row * size * UNIT + at, tl.load(g + row) * (pixel - p), inside)
+        tl.store(g_f + row * UNITS + at, scale * (pixel - p), inside)
 
     @triton.jit
     def _encode(z, kl, codes, noise, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr):
@@ -142,7 +221,7 @@ if triton is not None:
 
     @triton.jit
     def _encode_gradient(
-        g_codes, g_z, g_kl, codes, noise, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr
+        g_codes, g_z, codes, noise, weight, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr
     ):
         row = tl.program_id(0).to(tl.int64)
         run, example = row // batch, row % batch
@@ -159,116 +238,160 @@ if triton is not None:
             eps = tl.load(noise + (run * draws + draw) * apart + example * latent + at[None, :], both, other=0.0)
             plain += up
             along += up * eps
-        weight = tl.load(g_kl + row)
         tl.store(g_codes + row * 2 * latent + at, tl.sum(plain, 0) + weight * mean, inside)
         g_log_sd = tl.sum(along, 0) * sd + weight * (sd * sd - 1)
         tl.store(g_codes + row * 2 * latent + latent + at, g_log_sd, inside)
 
 
-def local(
-    m: Tensor, s: Tensor, b: Tensor | None, v: Tensor | None, noise: Tensor, tiny: float
-) -> tuple[Tensor, Tensor]:
-    """a = m + b + std * noise and std = sqrt(s + v + tiny).
+class Order(NamedTuple):
+    """How far runs, draws and rows of a layer's ``a`` are apart, counted in rows of units."""
 
-    m, s [R, S or 1, B, out]; b, v [R, out] or None; noise [R, S, B, out], whose draws lie equally far apart.
+    run: int
+    draw: int
+    row: int
+
+
+ROWS = {"activate": 32, "activate_gradient": 64, "spread": 16, "spread_gradient": 8}
+"""Rows of a program for up to 128 units. Timed on an H200 for 784-100-100-10."""
+
+
+class Cut(NamedTuple):
+    """How the rows and units of a layer are cut into programs."""
+
+    tiles: int
+    col_tiles: int
+    options: dict[str, int]
+
+
+def cut(kernel: str, rows: int, units: int) -> Cut:
+    """At most 128 units a program; fewer units allow more rows."""
+    cols = min(128, width_of(units))
+    some = min(ROWS[kernel] * (128 // cols), max(16, triton.next_power_of_2(rows)))
+    return Cut(blocks_of(rows, some), blocks_of(units, cols), {"UNITS": units, "ROWS": some, "COLS": cols})
+
+
+def width_of(units: int) -> int:
+    """The power of 2 that holds so many units; a matrix product wants at least 16."""
+    return max(16, 1 << (units - 1).bit_length())
+
+
+def input_precision() -> str:
+    """As the library's products have it."""
+    return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
+
+
+def activate(h: Tensor, a: Tensor, b: Tensor | None, relu: bool, order: Order, draws: int) -> None:
+    """h = a + b [N, B, units], or its positive part; a stands in any ``order``, and b [N, units] may be None."""
+    count, rows, units = h.shape
+    tiles, col_tiles, options = cut("activate", rows, units)
+    _activate[(count * tiles * col_tiles,)](
+        h, a, h if b is None else b, *order, 0 if b is None else b.stride(0), draws, rows, tiles, col_tiles,
+        BIASED=b is not None, RELU=relu, num_warps=8, **options,
+    )  # fmt: skip
+
+
+def activate_gradient(g_a: Tensor, g: Tensor, h: Tensor, relu: bool, order: Order, draws: int, moved: bool) -> Tensor:
+    """The gradient in a, in its order, from that in h [N, B, units]; and the bias's, in parts [N, T, units].
+
+    Without ``moved`` g_a is not written: it is g itself.
     """
-    (runs, seen, examples, out), draws = m.shape, noise.shape[1]
-    size = examples * out
-    a, std = torch.empty(noise.shape, device=m.device), torch.empty_like(m)
-    blocks = blocks_of(size)
-    _local[(runs * seen * blocks,)](
-        a, std, m, s, m if b is None else b.contiguous(), s if v is None else v.contiguous(), noise,
-        size, out, blocks, seen, draws, apart_of(noise), TINY=tiny, BIASED=b is not None, BLOCK=BLOCK,
+    count, rows, units = h.shape
+    tiles, col_tiles, options = cut("activate_gradient", rows, units)
+    g_bias = torch.empty(count, tiles, units, device=g.device)
+    _activate_gradient[(count * tiles * col_tiles,)](
+        g_a, g_bias, g, h, *order, draws, rows, tiles, col_tiles,
+        RELU=relu, MOVED=moved, num_warps=4, **options,
     )  # fmt: skip
-    return a, std
+    return g_bias
 
 
-def local_gradient(g: Tensor, noise: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of m and of s from that of a: sums of g and of g * noise / (2 std) over draws that share them."""
-    runs, seen, examples, out = std.shape
-    size = examples * out
-    g_mean, g_var = torch.empty_like(std), torch.empty_like(std)
-    blocks = blocks_of(size)
-    _local_gradient[(runs * seen * blocks,)](
-        g_mean, g_var, g.contiguous(), noise, std, size, blocks, seen, noise.shape[1], apart_of(noise), BLOCK=BLOCK
-    )
-    return g_mean, g_var
+MOMENTS = {"ROWS": 64, "STEP": 32, "COLS": 32, "num_warps": 4}
 
 
-def activate(a: Tensor, b: Tensor | None, relu: bool) -> None:
-    """a + b, or the positive part of it, in place: a [G, N, out]; b [G, out], each row in one piece, or None."""
-    (groups, rows, out), tile = a.shape, (16, 128)
-    if b is not None or relu:
-        unit, (units, apart) = in_units(out, 0 if b is None else b.stride(0))
-        row_blocks, col_blocks = blocks_of(rows, tile[0]), blocks_of(out, tile[1])
-        _activate[(groups * row_blocks * col_blocks,)](
-            a, a if b is None else b, rows, units, row_blocks, col_blocks, apart,
-            UNIT=unit, BIASED=b is not None, RELU=relu, ROWS=tile[0], COLS=tile[1],
-        )  # fmt: skip
-
-
-def activate_gradient(g: Tensor, a: Tensor | None, g_b: Tensor | None) -> Tensor:
-    """g, but 0 where a is (if it is given): all [G, N, out]; and its sum over N into g_b [G, out], if that is given."""
-    groups, rows, out = g.shape
-    if a is None and g_b is None:
-        return g
-    g = g.contiguous()
-    masked = g if a is None else torch.empty_like(g)
-    unit, (units, apart) = in_units(out, 0 if g_b is None else g_b.stride(0))
-    few = rows <= 64
-    col_blocks = blocks_of(out, 32)
-    _activate_gradient[(groups * col_blocks,)](
-        masked, g if g_b is None else g_b, g, g if a is None else a, rows, units, col_blocks, apart,
-        UNIT=unit, BIASED=g_b is not None, RELU=a is not None, ROWS=64 if few else 128, COLS=32,
-        num_warps=4 if few else 8,
+def moments(
+    m: Tensor, std: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight_at: int, bias_at: int | None, tiny: float
+) -> None:
+    """m = x W^T + b and std = sqrt(x^2 V^T + v + tiny) [R, B, units]: x [R, B, in]; mean, var [R, D] hold the layer."""
+    runs, rows, units = m.shape
+    tiles, col_tiles = blocks_of(rows, MOMENTS["ROWS"]), blocks_of(units, MOMENTS["COLS"])
+    _moments[(runs * tiles * col_tiles,)](
+        m, std, x, mean, var, x.stride(0), mean.shape[1], weight_at, bias_at or 0, rows, tiles, col_tiles, x.shape[2],
+        tiny, BIASED=bias_at is not None, UNITS=units, PRECISION=input_precision(), **MOMENTS,
     )  # fmt: skip
-    return masked
 
 
-def bernoulli(f: Tensor, x: Tensor) -> Tensor:
-    """sum_d x_d f_d - log(1 + e^f_d) [R, S, B] for f [R, S, B, P] and x [R, 1, B, P], both in one piece."""
-    value = torch.empty(f.shape[:3], device=f.device)
-    _bernoulli[(value.numel(),)](value, f, x, *_images(f), **_widths(f))
+def spread(
+    out: Tensor, std: Tensor, m: Tensor, s: Tensor, mean: Tensor, var: Tensor, noise: Tensor, noise_at: int,
+    bias_at: int | None, relu: bool, square: bool, shared: bool, rows: int, tiny: float,
+) -> None:  # fmt: skip
+    """a = m + std * noise, or its positive part, into out[0] and its square into out[1]: out [2, R S B, units].
+
+    Noise [R, S, K], from ``noise_at`` on. Where draws share m and s [R, B, units] s is the deviation already.
+    """
+    (runs, draws), units = noise.shape[:2], out.shape[-1]
+    tiles, col_tiles, options = cut("spread", rows, units)
+    strides = (rows, 0) if shared else (draws * rows, rows)
+    _spread[(runs * draws * tiles * col_tiles,)](
+        *out, std, m, s, mean, var, noise, *strides, mean.shape[1], bias_at or 0, noise_at, stride_of_draws(noise),
+        draws, rows, tiles, col_tiles, tiny, SHARED=shared, BIASED=bias_at is not None, RELU=relu, SQUARE=square,
+        num_warps=8, **options,
+    )  # fmt: skip
+
+
+def spread_gradient(
+    to: Tensor, g: Tensor, g_square: Tensor | None, h: Tensor, std: Tensor, noise: Tensor, noise_at: int, relu: bool,
+    shared: bool, rows: int,
+) -> Tensor:  # fmt: skip
+    """The gradients in m and s into ``to`` [2, ...], from those in h and h^2; and the bias's pair [2, R, T, units]."""
+    (runs, draws), units = noise.shape[:2], h.shape[-1]
+    tiles, col_tiles, options = cut("spread_gradient", rows, units)
+    g_bias = torch.empty(2, runs, tiles, units, device=g.device)
+    _spread_gradient[(runs * tiles * col_tiles,)](
+        *to, *g_bias, g, g if g_square is None else g_square, h, std, noise, noise_at, stride_of_draws(noise), draws,
+        rows, tiles, col_tiles, SHARED=shared, RELU=relu, SQUARE=g_square is not None, num_warps=8, **options,
+    )  # fmt: skip
+    return g_bias
+
+
+def softmax(g: Tensor, f: Tensor, y: Tensor, mask: Tensor | None, scale: float, draws: int) -> Tensor:
+    """log softmax(f)_y [N, B], for f [N, B, C] and labels [R, B]; its gradient times ``scale`` goes into g."""
+    count, rows, units = f.shape
+    value = torch.empty(count, rows, device=f.device)
+    _softmax[(count * rows,)](
+        value, g, f, y, value if mask is None else mask, scale, draws, rows,
+        MASKED=mask is not None, UNITS=units, WIDTH=triton.next_power_of_2(units), num_warps=1 if units <= 64 else 4,
+    )  # fmt: skip
     return value
 
 
-def bernoulli_gradient(g: Tensor, f: Tensor, x: Tensor) -> Tensor:
-    """g (x - sigmoid(f)), for g [R, S, B]."""
-    g_f = torch.empty_like(f)
-    _bernoulli_gradient[(g.numel(),)](g_f, g.contiguous(), f, x, *_images(f), **_widths(f))
-    return g_f
-
-
-def _images(f: Tensor) -> tuple[int, int, int]:
-    return in_units(f.shape[3])[1][0], f.shape[1], f.shape[2]
-
-
-def _widths(f: Tensor) -> dict[str, int]:
-    return {"UNIT": in_units(f.shape[3])[0], "WIDTH": triton.next_power_of_2(f.shape[3])}
+def bernoulli(g: Tensor, f: Tensor, x: Tensor, scale: float, draws: int) -> Tensor:
+    """sum_d x_d f_d - log(1 + e^f_d) [N, B] for f [N, B, P] and x [R, B, P]; its gradient goes into g."""
+    count, rows, units = f.shape
+    value = torch.empty(count, rows, device=f.device)
+    _bernoulli[(count * rows,)](value, g, f, x, scale, draws, rows, UNITS=units, WIDTH=triton.next_power_of_2(units))
+    return value
 
 
 def encode(codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """z = mu + sd noise [R, S, B, latent], and the KL of N(mu, sd^2) to N(0, I) [R, 1, B].
+    """z = mu + sd noise [R, S, B, latent], and the KL of N(mu, sd^2) to N(0, I) [R, B].
 
-    codes [R, 1, B, 2 latent], mu and then log sd, in one piece; noise [R, S, B, latent], whose draws lie equally far
-    apart.
+    codes [R, B, 2 latent], mu and then log sd; noise [R, S, B, latent], whose draws lie equally far apart.
     """
     runs, draws, batch, latent = noise.shape
-    z, kl = torch.empty(noise.shape, device=codes.device), torch.empty(runs, 1, batch, device=codes.device)
-    _encode[(runs * batch,)](z, kl, codes, noise, latent, draws, batch, apart_of(noise), **_tile(noise))
+    z, kl = torch.empty(noise.shape, device=codes.device), torch.empty(runs, batch, device=codes.device)
+    _encode[(runs * batch,)](z, kl, codes, noise, latent, draws, batch, stride_of_draws(noise), **_latents(noise))
     return z, kl
 
 
-def encode_gradient(g_z: Tensor, g_kl: Tensor, codes: Tensor, noise: Tensor) -> Tensor:
-    """The gradient of codes: sum_s g_z + g_kl mu, and then sum_s g_z noise sd + g_kl (sd^2 - 1)."""
+def encode_gradient(g_z: Tensor, weight: float, codes: Tensor, noise: Tensor) -> Tensor:
+    """The gradient of codes: sum_s g_z - weight mu, and then sum_s g_z noise sd - weight (sd^2 - 1)."""
     runs, draws, batch, latent = noise.shape
     g_codes = torch.empty_like(codes)
     _encode_gradient[(runs * batch,)](
-        g_codes, g_z.contiguous(), g_kl.contiguous(), codes, noise, latent, draws, batch, apart_of(noise),
-        **_tile(noise),
-    )  # fmt: skip
+        g_codes, g_z, codes, noise, -weight, latent, draws, batch, stride_of_draws(noise), **_latents(noise)
+    )
     return g_codes
 
 
-def _tile(noise: Tensor) -> dict[str, int]:
+def _latents(noise: Tensor) -> dict[str, int]:
     return {"WIDTH": triton.next_power_of_2(noise.shape[3]), "DRAWS": min(16, triton.next_power_of_2(noise.shape[1]))}

@@ -1,0 +1,286 @@
+"""A mean-field fit's weights and gradients in torch: group after group of runs, in memory that is made once.
+
+    drawn   theta = mu + sigma eps:  dF/dmu = sum_s dF/dtheta_s,  dF/dlog sigma^2 = sigma/2 sum_s eps_s dF/dtheta_s
+    local   the layer has the gradients in mean and variance:  dF/dlog V = V dF/dV
+
+The KL's gradient is subtracted while a group's numbers are in the caches.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field_fit import MeanFieldFit, Parameters
+from vcl.ops.weights import Block
+
+SMALL = 2**20
+"""Up to so many parameters some things are kept that could be found anew; never by the number of runs, whose bits
+must not depend on it."""
+
+PIECE = 2**18
+"""Values that are held for a moment only. More of them are taken in pieces, so that memory goes to what lasts."""
+
+LINE = 16
+"""Each run's gradient starts at a multiple of this many values: products round by how their memory is aligned."""
+
+
+class Gradients(NamedTuple):
+    """Where gradients go: in means and logs [R, D], and in points [R, P]; and the KL of each run [R]."""
+
+    mean: Tensor
+    log: Tensor
+    points: Tensor | None
+    kl: Tensor
+
+    def like_parameters(self) -> Parameters:
+        """In the order of the parameters."""
+        return (self.mean, self.log) if self.points is None else (self.mean, self.log, self.points)
+
+
+def gradients_for(parameters: Parameters) -> Gradients:
+    """Memory for the gradients."""
+    mean, _, *rest = parameters
+    points = two_like(rest[0])[0] if rest else None
+    g_mean, g_log = two_like(mean)
+    return Gradients(g_mean, g_log, points, mean.new_zeros(len(mean)))
+
+
+def two_like(mean: Tensor) -> Tensor:
+    """Memory [2, R, D] for two like ``mean`` [R, D], every run aligned alike."""
+    runs, size = mean.shape
+    return mean.new_empty(2, runs, -(-size // LINE) * LINE)[..., :size]
+
+
+@final
+class PointsTorch:
+    """Weights that are parameters themselves, [G, ...], and where their gradients go.
+
+    Products round by how their memory is aligned, so every group's weights are brought to the same place.
+    """
+
+    def __init__(self, layout: Layout, theta: Tensor, g: Tensor, group: int) -> None:
+        self.theta, self.here = theta, theta.new_empty(group, theta.shape[1])
+        self.at = layout.split(self.here)
+        self.to = [layout.split(g[run : run + group]) for run in range(0, len(theta), group)]
+
+    def open(self, runs: slice) -> None:
+        """Be ready for these runs."""
+        self.here.copy_(self.theta[runs])
+
+    def push(self, number: int, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None) -> None:
+        """g^T h, and g summed over rows."""
+        to = self.to[number]
+        torch.bmm(g.mT, h, out=to[block.weight])
+        if block.bias is not None:
+            torch.sum(g if g_bias is None else g_bias, 1, out=to[block.bias])
+
+
+@final
+class DrawnTorch:
+    """S draws of the weights of a group of runs."""
+
+    SEEDED = False
+    """Noise comes as a tape."""
+
+    def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, group: int = 1) -> None:
+        self.fit, self.draws, self.group = fit, draws, group
+        self.mean, self.log, *rest = parameters
+        self.to = gradients_for(parameters)
+        like, layout = self.mean, fit.spread
+        self.sd = like.new_empty(group, layout.size)
+        self.var = like.new_empty(group, layout.size) if layout.size <= SMALL else None
+        self.sds = {name: value.unsqueeze(1) for name, value in layout.split(self.sd).items()}
+        shapes = dict(zip(*layout, strict=True))
+        self.theta = {name: like.new_empty(group, draws, *shape) for name, shape in shapes.items()}
+        self.weights = {name: value.flatten(0, 1) for name, value in self.theta.items()}
+        # One draw's gradient goes where it belongs at once.
+        each = shapes.items() if draws > 1 else ()
+        self.scratch = {name: like.new_empty(group * draws, *shape) for name, shape in each}
+        runs = range(0, len(like), group)
+        self.mus = [
+            {name: value.unsqueeze(1) for name, value in layout.split(self.mean[run : run + group]).items()}
+            for run in runs
+        ]
+        self.to_mean = [layout.split(self.to.mean[run : run + group]) for run in runs]
+        self.to_log = [layout.split(self.to.log[run : run + group]) for run in runs]
+        self.points = None
+        if rest and self.to.points is not None:
+            self.points = PointsTorch(fit.points, rest[0], self.to.points, group)
+        self.number, self.eps = 0, self.theta
+
+    def groups(self) -> list[slice]:
+        """The runs that are taken at once."""
+        return [slice(run, run + self.group) for run in range(0, len(self.mean), self.group)]
+
+    def open(self, runs: slice, noise: Tensor) -> None:
+        """Be ready for these runs, with noise [R, S, D]."""
+        self.number = runs.start // self.group
+        torch.mul(self.log[runs], 0.5 * self.fit.scale, out=self.sd).exp_()
+        if self.var is not None:
+            torch.mul(self.sd, self.sd, out=self.var)
+        self.eps = self.fit.spread.split(noise[runs])
+        if self.points is not None:
+            self.points.open(runs)
+
+    def take(self, name: str) -> Tensor:
+        """mu + sigma eps [G S, ...], drawn now; a point [G, ...]."""
+        if name not in self.theta:
+            assert self.points is not None
+            return self.points.at[name]
+        torch.addcmul(self.mus[self.number][name], self.sds[name], self.eps[name], out=self.theta[name])
+        return self.weights[name]
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
+        """Sums over draws of g^T h, and of that times the noise."""
+        if block.weight not in self.theta:
+            assert self.points is not None
+            self.points.push(self.number, block, h, g, g_bias)
+            return
+        to = self._place(block.weight)
+        torch.bmm(g.mT, h if len(h) == len(g) else h.expand(len(g), -1, -1), out=to)
+        self.add(block.weight, to, scratch=True)
+        if block.bias is not None:
+            to = self._place(block.bias)
+            torch.sum(g, 1, out=to)
+            self.add(block.bias, to, scratch=True)
+
+    def _place(self, name: str) -> Tensor:
+        return self.to_mean[self.number][name] if self.draws == 1 else self.scratch[name]
+
+    def add(self, name: str, g: Tensor, scratch: bool = False) -> None:
+        """sum_s g and sum_s eps g, for g [G S, ...]; ``scratch`` may be written over. A point's is put in its place."""
+        if name not in self.theta:
+            assert self.points is not None
+            self.points.to[self.number][name].copy_(g)
+            return
+        to, to_log, eps = self.to_mean[self.number][name], self.to_log[self.number][name], self.eps[name]
+        if self.draws == 1:
+            g = g.reshape(to.shape)
+            if g.data_ptr() != to.data_ptr():  # it may be in its place already
+                to.copy_(g)
+            torch.mul(g, eps[:, 0], out=to_log)
+            return
+        g = g.reshape(eps.shape)
+        torch.sum(g, 1, out=to)
+        torch.sum(g.mul_(eps) if scratch else g * eps, 1, out=to_log)
+
+    def close(self, runs: slice) -> None:
+        """d log sigma^2 = sigma/2 sum_s eps g, and all less the KL's gradient."""
+        g_log = self.to.log[runs].mul_(self.sd).mul_(0.5)
+        _less_kl(self.fit, self.mean, self.log, self.to, runs, g_log, self.var)
+
+
+@final
+class LocalTorch:
+    """Means and variances of the weights of a group of runs, for layers whose units are drawn."""
+
+    SEEDED = False
+    """Noise comes as a tape."""
+
+    def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters) -> None:
+        self.fit, self.draws = fit, draws
+        self.mean, self.log, *rest = parameters
+        self.to = gradients_for(parameters)
+        runs, size, layout = len(self.mean), fit.spread.size, fit.spread
+        both = self._both()
+        # In a large network the gradient's memory holds the moments until it is its turn: nothing else is as large.
+        # In a small one they have memory of their own, the same for all runs, and the variances are there afterwards.
+        small = size <= SMALL
+        self.flat = two_like(self.mean[:1]).expand(2, runs, size) if small else both
+        self.var = self.flat[1, :1] if small else None
+        self.pairs = [layout.split(self.flat[:, run : run + 1]) for run in range(runs)]
+        self.places = [layout.split(both[:, run : run + 1]) for run in range(runs)]
+        shapes = [shape for shape in layout.shapes if len(shape) == 2]
+        largest, widest = max(out * width for out, width in shapes), max(width for _, width in shapes)
+        self.memory = self.mean.new_empty(2 * min(largest, max(PIECE, widest)))
+        self.points = None
+        if rest and self.to.points is not None:
+            self.points = PointsTorch(fit.points, rest[0], self.to.points, 1)
+        self.number, self.tape = 0, self.mean
+
+    def _both(self) -> Tensor:
+        """The memory of both gradients as one [2, R, D]."""
+        runs, stride = len(self.mean), self.to.mean.stride(0)
+        return self.to.mean.as_strided((2, runs, self.mean.shape[1]), (runs * stride, stride, 1))
+
+    def groups(self) -> list[slice]:
+        """One run after another."""
+        return [slice(run, run + 1) for run in range(len(self.mean))]
+
+    def open(self, runs: slice, noise: Tensor) -> None:
+        """Be ready for this run, with noise [R, S, K]."""
+        self.number, self.tape = runs.start, noise[runs.start]
+        self.flat[0, runs].copy_(self.mean[runs])
+        torch.mul(self.log[runs], self.fit.scale, out=self.flat[1, runs]).exp_()
+        if self.points is not None:
+            self.points.open(runs)
+
+    def pair(self, name: str) -> Tensor:
+        """Mean and variance [2, 1, ...]."""
+        return self.pairs[self.number][name]
+
+    def noise(self, first: int, shape: tuple[int, ...]) -> Tensor:
+        """Standard normals [S, *shape]."""
+        return self.tape[:, first : first + shape[0] * shape[1]].view(-1, *shape)
+
+    def take(self, name: str) -> Tensor:
+        """A point [1, ...]."""
+        assert self.points is not None
+        return self.points.at[name]
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
+        """A point's."""
+        assert self.points is not None
+        self.points.push(self.number, block, h, g, g_bias)
+
+    def push_pair(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
+        """g^T h for the mean, V (k^T h^2) for the log variance, some rows of the weight at a time."""
+        h, g, at, to = h[:, 0], g[:, 0], self.pairs[self.number], self.places[self.number]
+        if block.bias is not None:
+            g_b, k_v = g.sum(1)
+            v, place = at[block.bias], to[block.bias]
+            place[0, 0].copy_(g_b)
+            torch.mul(v[1, 0], k_v, out=place[1, 0])
+        W, place, width = at[block.weight][:, 0], to[block.weight][:, 0], h.shape[2]
+        some, out, turned = len(self.memory) // 2 // width, g.shape[2], g.mT
+        for first in range(0, out, some):
+            part = slice(first, min(first + some, out))
+            pair = self.memory[: 2 * (part.stop - first) * width].view(2, -1, width)
+            torch.bmm(turned[:, part], h, out=pair)
+            place[0, part].copy_(pair[0])
+            torch.mul(W[1, part], pair[1], out=place[1, part])
+
+    def close(self, runs: slice) -> None:
+        """All less the KL's gradient."""
+        _less_kl(self.fit, self.mean, self.log, self.to, runs, self.to.log[runs], self.var)
+
+
+def _less_kl(
+    fit: MeanFieldFit, mean: Tensor, log: Tensor, to: Gradients, runs: slice, g_log: Tensor, var: Tensor | None
+) -> None:
+    """The KL of these runs, whose gradient is subtracted; g_log is that in log variances and becomes that in logs."""
+    to.kl[runs] = fit.take_kl(mean[runs], fit.log_var(log[runs]), to.mean[runs], g_log, var, runs)
+    if fit.scale != 1:
+        g_log.mul_(fit.scale)
+
+
+@final
+class MomentsTorch:
+    """From gradients in means and variances of all parameters to those in what is climbed, less the KL's."""
+
+    SEEDED = False
+    """Noise comes as a tape."""
+
+    def __init__(self, fit: MeanFieldFit, parameters: Parameters) -> None:
+        self.fit, (self.mean, self.log, *_) = fit, parameters
+        self.kl = self.mean.new_zeros(len(self.mean))
+
+    def __call__(self, var: Tensor, g_mean: Tensor, g_var: Tensor) -> Gradients:
+        """All [R, D], over what is drawn; they are written over."""
+        to = Gradients(g_mean, g_var, None, self.kl)
+        _less_kl(self.fit, self.mean, self.log, to, slice(0, len(self.mean)), g_var.mul_(var), var)
+        return to

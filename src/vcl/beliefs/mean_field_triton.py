@@ -1,0 +1,329 @@
+"""A mean-field fit's weights and gradients on a GPU: all runs at once, one kernel for all draws, one for each gradient.
+
+The same as in :mod:`vcl.beliefs.mean_field_torch`. Small kernels run beside the main line of products.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field_fit import MeanFieldFit, Parameters, spans
+from vcl.beliefs.mean_field_torch import Gradients
+from vcl.ops import kernels
+from vcl.ops.cuda_streams import Branch
+from vcl.ops.kernels import draws as kernel
+from vcl.ops.kernels.base import blocks_of
+from vcl.ops.noise import Key
+from vcl.ops.weights import Block
+from vcl.ops.weights import tail as tail_of
+
+PROCESSORS = 128
+"""About as many products of 128 x 128 a GPU takes at once."""
+
+
+FEW = 8
+"""Parts of a gradient that one program adds up after another; more of them are added side by side first."""
+
+
+@final
+class Pieces:
+    """The tensors of a flat vector in memory of their own, [rows, ...] each, where products like their factors."""
+
+    def __init__(self, layout: Layout, rows: int, like: Tensor) -> None:
+        self.lines, offsets, size = kernel.table(tuple(spans(layout).values()), rows, like.device)
+        self.memory = like.new_empty(size)
+        self.views = {}
+        for name, shape, count, offset in zip(layout.names, layout.shapes, layout.sizes, offsets, strict=True):
+            inner = torch.empty(shape, device="meta").stride()
+            stride = (kernel.aligned(count), *inner)
+            self.views[name] = self.memory.as_strided((rows, *shape), stride, offset)
+
+
+@final
+class PointsTriton:
+    """Weights that are parameters themselves, theta [R, D], and where their gradients go."""
+
+    def __init__(self, layout: Layout, theta: Tensor, g: Tensor) -> None:
+        self.theta, self.pieces, self.to = theta, Pieces(layout, len(theta), theta), layout.split(g)
+        self.branch = Branch(theta.device)
+
+    def groups(self) -> list[slice]:
+        """All runs."""
+        return [slice(0, len(self.theta))]
+
+    def open(self, runs: slice) -> None:
+        """Be ready."""
+        self.branch = Branch(self.theta.device)
+        kernel.copy(self.pieces.memory, self.theta, self.pieces.lines)
+
+    def close(self, runs: slice) -> None:
+        """Wait for what runs beside."""
+        self.branch.join()
+
+    def take(self, name: str) -> Tensor:
+        """A parameter [R, ...]."""
+        return self.pieces.views[name]
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None, tail: bool = False) -> None:
+        """g^T h, and g summed over rows."""
+        with self.branch.beside(h, g, *(() if g_bias is None else (g_bias,))):
+            torch.bmm(g.mT, h, out=self.to[block.weight])
+            if block.bias is not None and not tail:
+                torch.sum(g if g_bias is None else g_bias, 1, out=self.to[block.bias])
+
+    def push_tail(self, last: Block, head: Block, g: Tensor) -> None:
+        """The gradients of the last bias, the head's weight and its bias, [R, T, tail]."""
+        with self.branch.beside(g):
+            total, at = g.sum(1), 0
+            for name in tail_of(last, head):
+                to = self.to[name]
+                size = to[0].numel()
+                to.copy_(total[:, at : at + size].view(to.shape))
+                at += size
+
+
+class _Climbed:
+    """What both estimators share: the parameters, p, and where gradients and shares of the KL go."""
+
+    def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, block: int) -> None:
+        self.fit, self.draws = fit, draws
+        self.mean, self.log, *rest = parameters
+        self.spans, self.held = spans(fit.spread), spans(fit.held)
+        self.p = (fit.previous.mean, fit.previous.log_var)
+        shares = sum(blocks_of(size, block) for _, size in self.held.values())
+        self.shares = self.mean.new_zeros(len(self.mean), max(1, shares))
+        points = torch.empty_like(rest[0]) if rest else None
+        kl = self.mean.new_zeros(len(self.mean))
+        self.to = Gradients(torch.empty_like(self.mean), torch.empty_like(self.mean), points, kl)
+        self.points = None if points is None else PointsTriton(fit.points, rest[0], points)
+        self.block, self.done, self.branch = block, 0, Branch(self.mean.device)
+
+    def open(self) -> None:
+        """Be ready for all runs."""
+        self.done, self.branch = 0, Branch(self.mean.device)
+        if self.points is not None:
+            self.points.open(slice(0, len(self.mean)))
+
+    def close(self) -> None:
+        """Wait for what runs beside, and add up the KL."""
+        self.branch.join()
+        if self.points is not None:
+            self.points.branch.join()
+        torch.sum(self.shares, 1, out=self.to.kl)
+
+    def place(self, names: tuple[str, ...]) -> tuple[int, int | None, int]:
+        """Where tensors that stand next to each other begin, in theta and in p, and where their shares of the KL go."""
+        (first, _), held, at = self.spans[names[0]], self.held.get(names[0]), self.done
+        if len({name in self.held for name in names}) > 1:
+            raise RuntimeError(f"{names} are taken at once, but only some of them have a posterior")
+        if held is not None:
+            self.done += blocks_of(sum(self.spans[name][1] for name in names), self.block)
+        return first, None if held is None else held[0], at
+
+
+@final
+class DrawnTriton:
+    """S draws of the weights of all runs."""
+
+    SEEDED = True
+    """Noise follows from a key, and is made again where it is used: that of all draws is as large as all of them."""
+
+    def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, group: int = 0) -> None:
+        self.base = _Climbed(fit, draws, parameters, kernel.GATHER)
+        self.fit, self.draws, self.mean, self.log = fit, draws, self.base.mean, self.base.log
+        self.to = self.base.to
+        self.theta = Pieces(fit.spread, len(self.mean) * draws, self.mean)
+        self.given: tuple[Tensor, ...] = ()
+        self.apart = 0
+
+    def groups(self) -> list[slice]:
+        """All runs."""
+        return [slice(0, len(self.mean))]
+
+    def open(self, runs: slice, noise: Tensor | Key) -> None:
+        """Draw theta, with noise [R, S, D] or its key."""
+        self.base.open()
+        if isinstance(noise, Key):
+            self.given, self.apart = tuple(noise), 0
+        else:
+            noise = noise if kernels.evenly_apart(noise) else noise.contiguous()
+            self.given, self.apart = (noise,), kernels.stride_of_draws(noise)
+        theta = self.theta
+        kernel.draw(theta.memory, self.mean, self.log, self.given, self.apart, theta.lines, self.draws, self.fit.scale)
+
+    def take(self, name: str) -> Tensor:
+        """mu + sigma eps [R S, ...]; a point [R, ...]."""
+        if name in self.theta.views:
+            return self.theta.views[name]
+        assert self.base.points is not None
+        return self.base.points.take(name)
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None, tail: bool = False) -> None:
+        """Sums over draws of g^T h, and of that times the noise, less the KL's gradient."""
+        if block.weight not in self.theta.views:
+            assert self.base.points is not None
+            self.base.points.push(block, h, g, g_bias, tail)
+            return
+        with self.base.branch.beside(h, g, *(() if g_bias is None else (g_bias,))):
+            self._gather((block.weight,), torch.bmm(g.mT, h), 1)
+            if block.bias is not None and not tail:
+                parts = g.sum(1, keepdim=True) if g_bias is None else g_bias
+                self._gather((block.bias,), parts, parts.shape[1])
+
+    def push_tail(self, last: Block, head: Block, g: Tensor) -> None:
+        """The gradients of the last bias, the head's weight and its bias, [R S, T, tail]."""
+        with self.base.branch.beside(g):
+            self._gather(tail_of(last, head), g, g.shape[1])
+
+    def add(self, name: str, g: Tensor, scratch: bool = False) -> None:
+        """Gradients of one tensor [R, S, ...], or of a point."""
+        if name in self.theta.views:
+            self._gather((name,), g.contiguous(), 1)
+        else:
+            assert self.base.points is not None
+            self.base.points.to[name].copy_(g)
+
+    def _gather(self, names: tuple[str, ...], g: Tensor, tiles: int) -> None:
+        first, held, at = self.base.place(names)
+        if tiles > FEW:
+            g, tiles = g.view(len(self.mean) * self.draws, tiles, -1).sum(1), 1
+        kernel.gather(
+            g, (self.to.mean, self.to.log, self.base.shares), (self.mean, self.log), self.base.p, self.given,
+            self.apart, first, held, at, self.draws, tiles, self.fit.scale,
+        )  # fmt: skip
+
+    def close(self, runs: slice) -> None:
+        """Wait for what runs beside."""
+        self.base.close()
+
+
+@final
+class LocalTriton:
+    """Means and variances of the weights of all runs, for layers whose units are drawn."""
+
+    SEEDED = False
+    """Noise comes as a tape."""
+
+    def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, group: int = 0) -> None:
+        self.base = _Climbed(fit, draws, parameters, kernel.ADD)
+        self.fit, self.draws, self.mean, self.log = fit, draws, self.base.mean, self.base.log
+        self.to = self.base.to
+        self.var = torch.empty_like(self.mean)
+        self.pairs: dict[str, Tensor] = {}
+        self.tape = self.mean
+
+    @property
+    def branch(self) -> Branch:
+        """What runs beside the main line."""
+        return self.base.branch
+
+    def groups(self) -> list[slice]:
+        """All runs."""
+        return [slice(0, len(self.mean))]
+
+    def open(self, runs: slice, noise: Tensor) -> None:
+        """Be ready for all runs, with noise [R, S, K]."""
+        self.base.open()
+        self.tape = noise if kernels.evenly_apart(noise) else noise.contiguous()
+        torch.exp(self.fit.log_var(self.log), out=self.var)
+        with self.branch.beside(self.var):
+            for name, pair in self.pairs.items():
+                self._fill(name, pair)
+
+    def at(self, name: str) -> int:
+        """Where a parameter begins in mean and var."""
+        return self.base.spans[name][0]
+
+    def pair(self, name: str) -> Tensor:
+        """Mean and variance [2, R, ...] of a parameter, in memory of their own."""
+        if name not in self.pairs:
+            shape = dict(zip(*self.fit.spread, strict=True))[name]
+            self.pairs[name] = self.mean.new_empty(2, len(self.mean), *shape)
+            self._fill(name, self.pairs[name])
+        return self.pairs[name]
+
+    def _fill(self, name: str, pair: Tensor) -> None:
+        first, size = self.base.spans[name]
+        for copy, values in zip(pair, (self.mean, self.var), strict=True):
+            copy.copy_(values[:, first : first + size].view_as(copy))
+
+    def take(self, name: str) -> Tensor:
+        """A point [R, ...]."""
+        assert self.base.points is not None
+        return self.base.points.take(name)
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None, tail: bool = False) -> None:
+        """A point's."""
+        assert self.base.points is not None
+        self.base.points.push(block, h, g, g_bias, tail)
+
+    def push_pair(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None, tail: bool = False) -> None:
+        """g^T h for the mean and V (k^T h^2) for the log variance, less the KL's gradient; h, g [2, R, rows, ...]."""
+        runs, rows = h.shape[1:3]
+        # A long sum into a small matrix would leave a GPU idle: then those of the draws stand side by side.
+        tiles = 2 * runs * blocks_of(g.shape[3], 128) * blocks_of(h.shape[3], 128)
+        parts = self.draws if tiles < PROCESSORS and rows % self.draws == 0 else 1
+        with self.branch.beside(h, g, *(() if g_bias is None else (g_bias,))):
+            left, right = (part.view(2 * runs * parts, rows // parts, -1) for part in (g, h))
+            self._add((block.weight,), torch.bmm(left.mT, right).view(2, -1), parts)
+            if block.bias is not None and not tail:
+                sums = g.sum(2, keepdim=True) if g_bias is None else g_bias
+                self._add((block.bias,), sums, sums.shape[2])
+
+    def push_tail(self, last: Block, head: Block, g: Tensor) -> None:
+        """The gradients of the last bias, the head's weight and its bias, [2, R, S, T, tail]."""
+        with self.branch.beside(g):
+            self._add(tail_of(last, head), g, g.shape[2] * g.shape[3])
+
+    def _add(self, names: tuple[str, ...], g: Tensor, parts: int) -> None:
+        first, held, at = self.base.place(names)
+        if parts > FEW * self.draws:
+            g, parts = g.view(2, len(self.mean), parts, -1).sum(2), 1
+        kernel.add(
+            g, (self.to.mean, self.to.log, self.base.shares), self.var, (self.mean, self.log), self.base.p, first,
+            held, at, parts, self.fit.scale,
+        )  # fmt: skip
+
+    def close(self, runs: slice) -> None:
+        """Wait for what runs beside."""
+        self.base.close()
+
+
+@final
+class MomentsTriton:
+    """From gradients in means and variances of all parameters to those in what is climbed, less the KL's."""
+
+    SEEDED = False
+
+    def __init__(self, fit: MeanFieldFit, parameters: Parameters) -> None:
+        self.base, self.fit, self.mean = _Climbed(fit, 1, parameters, kernel.ADD), fit, parameters[0]
+        held = tuple(name for name in fit.spread.names if name in self.base.held)
+        self.runs_of_names = [names for names in _adjacent(fit.spread.names, held) if names]
+
+    def __call__(self, var: Tensor, g_mean: Tensor, g_var: Tensor) -> Gradients:
+        """All [R, D], over what is drawn."""
+        base = self.base
+        base.open()
+        for names in self.runs_of_names:
+            first, held, at = base.place(names)
+            part = slice(first, first + sum(base.spans[name][1] for name in names))
+            g = torch.stack([g_mean[:, part], g_var[:, part]])
+            to = (base.to.mean, base.to.log, base.shares)
+            kernel.add(g, to, var, (base.mean, base.log), base.p, first, held, at, 1, self.fit.scale)
+        base.close()
+        return base.to
+
+
+def _adjacent(names: tuple[str, ...], held: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Names that follow each other and are all held, or all not."""
+    found: list[tuple[str, ...]] = []
+    for name in names:
+        if found and (found[-1][-1] in held) == (name in held):
+            found[-1] = (*found[-1], name)
+        else:
+            found.append((name,))
+    return found

@@ -1,0 +1,244 @@
+"""L(q) = sum_n E_q log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}) and its gradient, by either engine."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.mean_field_fit import MeanFieldFit
+from vcl.data import Data, weight_of_each
+from vcl.engines.general import General, Gradient
+from vcl.engines.layered import Layered
+from vcl.engines.sources import UNITS, source_for
+from vcl.engines.usage import Estimator, Plan
+from vcl.engines.walk import runs_of
+from vcl.ops.layers import Sizes
+from vcl.ops.noise import Key
+
+Parameters = tuple[Tensor, ...]
+
+
+class Bound(Protocol):
+    """L(q) of a family, an engine and an estimator, from S draws and a batch."""
+
+    seeded: bool
+    """Whether it takes the key of a step's noise in the place of the noise."""
+
+    def noise(self, batch: Data) -> int:
+        """How many standard normals one draw takes, without those of latent variables."""
+        ...
+
+    def aligned(self, size: int) -> int:
+        """How far one draw's noise of this size and the next one's lie apart."""
+        ...
+
+    def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
+        """L(q) of each run [R] and its gradient, which is lent: the next call may write over it."""
+        ...
+
+
+@final
+class LayeredBound:
+    """By a walk through the layers; coordinates of q are independent."""
+
+    def __init__(self, engine: Layered, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int) -> None:
+        self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
+        self.rule = "given" if estimator == "weights" else "local"
+        self.source: Any = None
+        self.walks: dict[int, Any] = {}
+        self.seeded, self.unit = source_for(fit, estimator, engine.name).SEEDED, UNITS[engine.name]
+
+    def aligned(self, size: int) -> int:
+        """The next multiple of what is read at once."""
+        return -(-size // self.unit) * self.unit
+
+    def walk(self, batch: Data, like: Tensor, group: int) -> Any:
+        """The walk for such batches; they are all of the same heads."""
+        if batch.size not in self.walks:
+            sizes = Sizes(group, self.draws, batch.size)
+            self.walks[batch.size] = self.engine.walk(self.rule, self.fit.points.names, batch, sizes, like)
+        return self.walks[batch.size]
+
+    def noise(self, batch: Data) -> int:
+        """One for every parameter that is drawn, or one for every unit and example."""
+        if self.estimator == "weights":
+            return self.fit.noise
+        known, shapes = set(self.fit.points.names), self.engine.shapes
+        weights = [name for name in self.engine.structure.names if len(shapes[name]) == 2]
+        return batch.size * sum(shapes[name][0] for name in weights if name not in known)
+
+    @torch.no_grad()
+    def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
+        """Group after group of runs: weights, a walk, and the KL while all is at hand."""
+        if self.source is None or self.source.mean is not parameters[0]:
+            self.source = None  # what is freed can be used again
+            self.source = source_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
+        source, share = self.source, weight_of_each(batch.size, total) / self.draws
+        size = self.noise(batch) if self.latent else -1
+        tape, z = split_noise(noise, self.draws, size, batch.size, self.latent)
+        values = []
+        for runs in source.groups():
+            source.open(runs, tape)
+            group = runs.stop - runs.start
+            part = batch if group == batch.runs else runs_of(batch, runs)
+            walk = self.walk(batch, parameters[0], group)
+            values.append(walk(source, part, None if z is None else z[runs], share).view(group, -1).sum(1))
+            source.close(runs)
+        value = torch.cat(values).mul_(share).sub_(source.to.kl)
+        return value, source.to.like_parameters()
+
+
+@final
+class GeneralBound:
+    """By the model's own code; coordinates of q are independent."""
+
+    def __init__(self, engine: General, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int) -> None:
+        self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
+        self.plans: dict[object, Plan] = {}
+        self.source: Any = None
+        self.seeded = estimator == "weights" and source_for(fit, "weights", engine.name).SEEDED
+        self.unit = UNITS[engine.name]
+
+    def aligned(self, size: int) -> int:
+        """The next multiple of what is read at once."""
+        return -(-size // self.unit) * self.unit
+
+    def plan(self, batch: Data) -> Plan:
+        """How each parameter is treated in batches like this; found by one recorded pass and kept."""
+        kind = (batch.size, batch.sources)
+        if kind not in self.plans:
+            like = self.fit.previous.mean
+            zero = torch.zeros(self.fit.layout.size, dtype=like.dtype, device=like.device)
+            self.plans[kind] = self.engine.plan(batch, zero, self.estimator, self.fit.points.names)
+        return self.plans[kind]
+
+    def noise(self, batch: Data) -> int:
+        """One for every parameter that is drawn, and one for every unit and example where these are drawn."""
+        return self.plan(batch).noise
+
+    def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
+        """L(q) of each run, as torch can differentiate it."""
+        mean, log, *rest = parameters
+        return self.fitted(mean, self.fit.log_var(log).exp(), rest, batch, total, noise) - self.fit.kl(parameters)
+
+    def fitted(self, mean: Tensor, var: Tensor, rest: list[Tensor], batch: Data, total: int, noise: Tensor) -> Tensor:
+        """sum_n E_q log p(y^(n) | theta, x^(n)) of each run, from means and variances and the points."""
+        planned = self.plan(batch)
+        tape, z = split_noise(noise, self.draws, planned.noise, batch.size, self.latent)
+        assert isinstance(tape, Tensor)
+        tape = tape[..., : planned.noise]
+        points = self.fit.points.split(rest[0]) if rest else {}
+        share = weight_of_each(batch.size, total) / self.draws
+        if planned.local:
+            means, variances = self.fit.spread.split(mean), self.fit.spread.split(var)
+            found = self.engine.local(planned, means, variances, tape, points, batch, z)
+        else:
+            drawn = torch.addcmul(mean.unsqueeze(1), var.sqrt().unsqueeze(1), tape)
+            found = self.engine.at(self.fit.spread.split(drawn), points, batch, z)
+        return share * found.sum((1, 2))
+
+    @torch.no_grad()
+    def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
+        """torch's gradient in the draws, or in means and variances, which the family turns into its parameters'."""
+        planned = self.plan(batch)
+        if planned.local:
+            assert isinstance(noise, Tensor)
+            return self._by_moments(parameters, batch, total, noise)
+        runs = len(parameters[0])
+        if self.source is None or self.source.mean is not parameters[0]:
+            self.source = None
+            self.source = source_for(self.fit, "weights", self.engine.name)(self.fit, self.draws, parameters, runs)
+        source, share = self.source, weight_of_each(batch.size, total) / self.draws
+        tape, z = split_noise(noise, self.draws, planned.noise, batch.size, self.latent)
+        source.open(slice(0, runs), tape)
+        drawn = {name: _by_run(source.take(name), runs).requires_grad_() for name in self.fit.spread.names}
+        points = {name: source.take(name).detach().requires_grad_() for name in self.fit.points.names}
+        leaves = (*drawn.values(), *points.values())
+        with torch.enable_grad():
+            value = self.engine.at(drawn, points, batch, z).sum((1, 2))
+            found = torch.autograd.grad(value, leaves, torch.full_like(value, share))
+        for name, g in zip((*drawn, *points), found, strict=True):
+            source.add(name, g)
+        source.close(slice(0, runs))
+        return value.detach().mul_(share).sub_(source.to.kl), source.to.like_parameters()
+
+    def _by_moments(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Gradient:
+        if self.source is None or self.source.mean is not parameters[0]:
+            self.source = source_for(self.fit, "local", self.engine.name)(self.fit, parameters)
+        mean, log, *rest = parameters
+        var = self.fit.log_var(log).exp()
+
+        def fitted(mean: Tensor, var: Tensor, *rest: Tensor) -> Tensor:
+            return self.fitted(mean, var, list(rest), batch, total, noise)
+
+        value, (g_mean, g_var, *g_rest) = by_autograd(fitted, (mean, var, *rest))
+        to = self.source(var, g_mean, g_var)
+        return value.sub_(to.kl), (to.mean, to.log, *g_rest)
+
+
+@final
+class DrawnBound:
+    """By draws of theta whole, for any family: fit.draw and fit.kl are differentiated by torch."""
+
+    seeded = False
+
+    def __init__(self, engine: General | Layered, fit: Any, draws: int, latent: int) -> None:
+        self.engine, self.fit, self.draws, self.latent = engine, fit, draws, latent
+
+    def aligned(self, size: int) -> int:
+        """As it is."""
+        return size
+
+    def noise(self, batch: Data) -> int:
+        """What the family says."""
+        size: int = self.fit.noise
+        return size
+
+    def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
+        """L(q) of each run, as torch can differentiate it."""
+        tape, z = split_noise(noise, self.draws, self.fit.noise, batch.size, self.latent)
+        found = self.engine.log_lik(self.fit.draw(parameters, tape), batch, z)
+        share = weight_of_each(batch.size, total) / self.draws
+        value: Tensor = share * found.sum((1, 2)) - self.fit.kl(parameters)
+        return value
+
+    def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
+        """The engine's gradient in theta [R, S, D], taken back through the draws."""
+        assert isinstance(noise, Tensor)
+        tape, z = split_noise(noise, self.draws, self.fit.noise, batch.size, self.latent)
+        share = weight_of_each(batch.size, total) / self.draws
+        leaves = tuple(value.detach().requires_grad_() for value in parameters)
+        with torch.enable_grad():
+            theta, kl = self.fit.draw(leaves, tape), self.fit.kl(leaves)
+            value, g = self.engine.gradient(theta.detach(), batch, share, z)
+            found = torch.autograd.grad((theta, kl), leaves, (g, -torch.ones_like(kl)))
+        return share * value.sum(1) - kl.detach(), tuple(part.contiguous() for part in found)
+
+
+def split_noise(
+    noise: Tensor | Key, draws: int, size: int, examples: int, latent: int
+) -> tuple[Tensor | Key, Tensor | None]:
+    """A step's noise as that of the parameters [R, S, size] and that of latent variables [R, S, B, latent]."""
+    if isinstance(noise, Key):
+        return noise, noise.beside(draws * examples * latent).view(-1, draws, examples, latent) if latent else None
+    tape = noise.view(len(noise), draws, -1)
+    if not latent:  # what is over is not used
+        return tape, None
+    beside = tape[..., size : size + examples * latent]
+    return tape[..., :size], beside.view(*tape.shape[:2], examples, latent)
+
+
+def _by_run(values: Tensor, runs: int) -> Tensor:
+    """[R S, ...] as [R, S, ...]."""
+    return values.detach().view(runs, -1, *values.shape[1:])
+
+
+def by_autograd(value: Any, parameters: Parameters) -> Gradient:
+    """A value [R] and its gradient, as torch differentiates it."""
+    leaves = tuple(part.detach().requires_grad_() for part in parameters)
+    with torch.enable_grad():
+        found = value(*leaves)
+        gradients = torch.autograd.grad(found, leaves, torch.ones_like(found))  # runs never meet: no sum is needed
+    return found.detach(), tuple(g.contiguous() for g in gradients)

@@ -1,0 +1,45 @@
+"""The one place that chooses how to compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.engines.bound import Bound, DrawnBound, GeneralBound, LayeredBound
+from vcl.engines.general import General
+from vcl.engines.layered import Layered
+from vcl.engines.sources import SOURCES
+from vcl.engines.structure import Opaque
+from vcl.engines.usage import ESTIMATORS, Estimator
+from vcl.errors import unknown
+from vcl.ops import kernels
+
+Engine = General | Layered
+
+
+def choose(model: Any, layout: Layout, heads: tuple[str, ...], like: Tensor) -> Engine:
+    """The engine for a model on batches of these heads, its parameters being like ``like``.
+
+    Layered where the model says what it is made of, and where that is all of ``layout``; else general.
+    """
+    leaves = "triton" if kernels.usable(like) else "torch"
+    structure, general = model.structure(heads), General(model, layout, f"general/{leaves}")
+    known = not isinstance(structure, Opaque) and set(structure.names) == set(layout.names)
+    if not known or like.dtype not in (torch.float32, torch.float64):
+        return general
+    return Layered(structure, layout, general, f"layered/{leaves}")
+
+
+def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, latent: int) -> Bound:
+    """How L(q) is computed for a family: by what the engine knows of it, or else by draws of theta."""
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    if isinstance(engine, Layered) and (type(fit), estimator, engine.name) in SOURCES:
+        return LayeredBound(engine, fit, estimator, draws, latent)
+    general = engine.general if isinstance(engine, Layered) else engine
+    if (type(fit), "weights", general.name) in SOURCES:
+        return GeneralBound(general, fit, estimator, draws, latent)
+    return DrawnBound(engine, fit, draws, latent)

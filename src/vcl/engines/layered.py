@@ -1,0 +1,150 @@
+"""The layered engine: forks of chains, and encoders with decoders, with gradients written out layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field_triton import PointsTriton
+from vcl.data import Data
+from vcl.engines.general import General
+from vcl.engines.structure import Chain, Fork, Latent
+from vcl.engines.theta import AtTheta, Collecting, Collector, Diagonal
+from vcl.engines.walk import ForkWalk, LatentWalk, Plan, runs_of
+from vcl.ops import layers_torch, layers_triton
+from vcl.ops.layers import Sizes
+from vcl.ops.rows import as_input
+from vcl.ops.weights import Block
+
+LEAVES: dict[str, Any] = {"layered/torch": layers_torch, "layered/triton": layers_triton}
+"""What layers are computed with, by the engine's name."""
+
+
+@final
+class Layered:
+    """A model of known structure. What is asked seldom, such as one example's bound, is left to the general engine."""
+
+    def __init__(self, structure: Fork | Latent, layout: Layout, general: General, name: str) -> None:
+        self.structure, self.layout, self.general, self.name = structure, layout, general, name
+        self.shapes = dict(zip(*layout, strict=True))
+        self.counts_rows = isinstance(structure, Fork)
+        """What a prediction needs of memory is known by its rows."""
+        self.walks: dict[tuple[object, ...], ForkWalk | LatentWalk] = {}
+
+    def walk(
+        self, rule: str, points: tuple[str, ...], batch: Data, sizes: Sizes, like: Tensor, leaves: Any = None
+    ) -> Any:
+        """The walk for such batches, in memory of its own: layers by ``rule``, but those of ``points`` are shared."""
+        leaves = LEAVES[self.name] if leaves is None else leaves
+        kind = (rule, points, batch.heads, sizes, like.dtype, like.device, leaves.__name__)
+        if kind not in self.walks:
+            known = set(points)
+            planned = Plan(
+                shapes=self.shapes,
+                rule=lambda block: "given" if block.weight in known else rule,
+                shared=lambda block: block.weight in known,
+                sizes=sizes,
+                like=like,
+                leaves=leaves,
+            )
+            structure = self.structure
+            if isinstance(structure, Fork):
+                self.walks[kind] = ForkWalk(structure, batch.heads, planned)
+            else:
+                self.walks[kind] = LatentWalk(structure, batch.heads, planned)
+        return self.walks[kind]
+
+    @torch.no_grad()
+    def gradient(self, theta: Tensor, batch: Data, share: float, z: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """sum_n log p at theta [R, S, D]: [R, S], and ``share`` times its gradient [R, S, D]."""
+        source = AtTheta(self.layout, theta)
+        value = self._through(source, (), theta, batch, share, theta.shape[1], z)
+        return value, source.g.reshape(theta.shape)
+
+    @torch.no_grad()
+    def point_gradient(
+        self, theta: Tensor, batch: Data, share: float, z: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The same at one theta [R, D] for all draws of z: its mean over them [R], and the gradient [R, D]."""
+        draws = 1 if z is None else z.shape[1]
+        names = self.layout.names
+        if self.name == "layered/torch":
+            source = AtTheta(self.layout, theta.unsqueeze(1))
+            return self._through(source, names, theta, batch, share / draws, draws, z).mean(1), source.g
+        g = torch.empty_like(theta, memory_format=torch.contiguous_format)
+        points = PointsTriton(self.layout, theta, g)
+        points.open(slice(0, len(theta)))
+        sizes = Sizes(len(theta), draws, batch.size)
+        value = self.walk("given", names, batch, sizes, theta)(points, batch, z, share / draws)
+        points.close(slice(0, len(theta)))
+        return value.view(len(theta), -1).sum(1).div_(draws), g
+
+    def squares(self, theta: Tensor, batch: Data) -> Tensor:
+        """sum_n ( grad log p(y^(n) | theta, x^(n)) )^2 at theta [R, D]: [R, D]."""
+        diagonal = Diagonal(self.layout, theta)
+        self.collect(theta, batch, diagonal)
+        return diagonal.total
+
+    @torch.no_grad()
+    def collect(self, theta: Tensor, batch: Data, collector: Collector) -> None:
+        """Hand every layer's inputs and gradients at theta [R, D], example by example, to ``collector``."""
+        self._through(Collecting(self.layout, theta, collector), (), theta, batch, 1.0, 1, None)
+
+    def _through(
+        self,
+        source: Any,
+        points: tuple[str, ...],
+        theta: Tensor,
+        batch: Data,
+        share: float,
+        draws: int,
+        z: Tensor | None,
+    ) -> Tensor:
+        """One run after another: sum_n log p of each draw [R, S]."""
+        walk = self.walk("given", points, batch, Sizes(1, draws, batch.size), theta, layers_torch)
+        values = []
+        for runs in source.groups():
+            source.open(runs)
+            part = runs_of(batch, runs)
+            values.append(walk(source, part, None if z is None else z[runs], share).sum(1))
+        return torch.stack(values)
+
+    def log_lik(self, theta: Tensor, batch: Data, z: Tensor | None = None) -> Tensor:
+        """log p(y^(n) | theta, x^(n)) at theta [R, S, D]: [R, S, B]. ``z`` [R, S, B, latent] is each draw's noise."""
+        return self.general.log_lik(theta, batch, z)
+
+    def predictions(self, theta: Tensor, x: Tensor, head: str) -> Tensor:
+        """The prediction's moments at theta [R, S, D] for x [R, n, ...]: [R, S, n, C]."""
+        structure = self.structure
+        if not isinstance(structure, Fork):
+            return self.general.predictions(theta, x, head)
+        chain = (*structure.trunk, structure.heads[head])
+        output = outputs(chain, self.layout.split(theta), as_input(x).flatten(2).unsqueeze(1))
+        found: Tensor = structure.likelihood.expectation(output.flatten(0, 2))
+        return found.view(*output.shape[:3], -1)
+
+
+def outputs(chain: Chain, params: Mapping[str, Tensor], h: Tensor) -> Tensor:
+    """What a chain gives at parameters [R, S, ...] for rows h [R, S, B, in]; either S may be 1 where draws share."""
+    for step in chain:
+        h = _linear(h, params[step.weight], params.get(step.bias or "")) if isinstance(step, Block) else step(h)
+    return h
+
+
+def _linear(h: Tensor, W: Tensor, b: Tensor | None) -> Tensor:
+    """h W^T + b for every run and draw."""
+    (runs, draws, out, width), examples = W.shape, h.shape[2]
+    if draws == 1:  # the rows of all draws in one product
+        a = torch.bmm(h.reshape(runs, -1, width), W[:, 0].mT).view(runs, -1, examples, out)
+    elif h.shape[1] == 1:  # the units of all draws side by side
+        wide = torch.bmm(h[:, 0], W.reshape(runs, draws * out, width).mT)
+        a = wide.view(runs, examples, draws, out).transpose(1, 2)
+    else:
+        a = torch.bmm(h.reshape(-1, examples, width), W.reshape(-1, out, width).mT).view(runs, draws, examples, out)
+    if b is None:
+        return a.contiguous()
+    return torch.add(a, b.unsqueeze(2), out=a if a.is_contiguous() else a.new_empty(a.shape))

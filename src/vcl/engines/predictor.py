@@ -1,0 +1,165 @@
+"""Predictions summed over draws: of the weights or, by local reparameterisation, of units.
+
+In a chain the first layer's units are drawn, a = m + d eps, and multiplied once for all draws; the other layers'
+weights are drawn, theta = mu + sigma eps. All examples share a draw's noise: each of them by itself has the right
+distribution, which is all that a prediction asks. Examples are columns, so that neither products nor a softmax need a
+copy, and on a CPU only as many as its caches hold are taken at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from vcl.beliefs.belief import Belief, Roles
+from vcl.beliefs.mean_field import MeanField
+from vcl.engines.general import General
+from vcl.engines.layered import Layered
+from vcl.engines.structure import Fork
+from vcl.engines.usage import ESTIMATORS, Estimator, plan
+from vcl.errors import unknown
+from vcl.ops.devices import limits
+from vcl.ops.layers import TINY
+from vcl.ops.noise import draw_noise
+from vcl.ops.rows import as_input
+from vcl.ops.weights import Block
+
+Generators = tuple[torch.Generator, ...]
+
+Sum = Callable[[Tensor], Tensor]
+"""From inputs [R, n, ...] to the sum over some draws of the prediction's moments [R, n, C]."""
+
+
+def predictor(
+    engine: General | Layered, q: Belief, roles: Roles, head: str, draws: int, estimator: Estimator,
+    generators: Generators,
+) -> Sum:  # fmt: skip
+    """The sum over ``draws`` draws of q. A belief that is not mean-field always draws its weights."""
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    if estimator == "weights" or not isinstance(q, MeanField):
+        each = drawn_predictions(engine, q, head, draws, generators)
+        return lambda x: each(x).sum(1)
+    if isinstance(engine, Layered) and isinstance(engine.structure, Fork):
+        return FirstLayerLocal(engine.structure, q, head, draws, generators)
+    return _local(engine.general if isinstance(engine, Layered) else engine, q, roles, head, draws, generators)
+
+
+def drawn_predictions(engine: General | Layered, q: Belief, head: str, draws: int, generators: Generators) -> Sum:
+    """The prediction's moments under each of some draws of all weights, shared by all inputs: [R, S, n, C]."""
+    noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
+    theta = q.draw(noise)
+    return lambda x: engine.predictions(theta, x, head)
+
+
+def _local(engine: General, q: MeanField, roles: Roles, head: str, draws: int, generators: Generators) -> Sum:
+    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere."""
+    drawn, fixed = q.restrict(roles.spread), q.restrict(roles.points)
+    means, variances = (drawn.layout.split(part) for part in (drawn.mean, drawn.log_var.exp()))
+    points, params = fixed.layout.split(fixed.mean), q.layout.split(q.mean[0])
+
+    def add(x: Tensor) -> Tensor:
+        planned = plan(lambda p: engine.model.predict(p, x[0], head), params, x.shape[1], "local", points)
+        noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
+        return engine.local_predictions(planned, means, variances, noise, points, x, head).sum(1)
+
+    return add
+
+
+class _Drawn(NamedTuple):
+    """A layer's weight [R, S, out, in] and bias [R, S, out, 1], drawn."""
+
+    W: Tensor
+    b: Tensor | None
+
+
+@final
+class FirstLayerLocal:
+    """sum_s E[y | f_{theta_s}(x)] for draws theta_s ~ q that are fixed once."""
+
+    def __init__(self, structure: Fork, q: MeanField, head: str, draws: int, generators: Generators) -> None:
+        means, variances = q.layout.split(q.mean), q.layout.split(q.log_var.exp())
+
+        def normal(size: int) -> Tensor:
+            return draw_noise(draws * size, generators, q.mean).view(len(generators), draws, -1)
+
+        def drawn(name: str) -> Tensor:
+            mu = means[name]
+            noise = normal(mu[0].numel()).view(len(mu), -1, *mu.shape[1:])
+            return torch.addcmul(mu.unsqueeze(1), variances[name].sqrt().unsqueeze(1), noise)
+
+        self.likelihood: Any = structure.likelihood
+        chain = (*structure.trunk, structure.heads[head])
+        at = next(place for place, step in enumerate(chain) if isinstance(step, Block))
+        first = chain[at]
+        assert isinstance(first, Block)
+        self.before: tuple[nn.Module, ...] = tuple(step for step in chain[:at] if not isinstance(step, Block))
+        self.M, self.V = means[first.weight], variances[first.weight]
+        self.b, self.v = (None if first.bias is None else part[first.bias].unsqueeze(2) for part in (means, variances))
+        self.eps = normal(self.M.shape[1]).unsqueeze(3)
+        self.steps = [
+            _Drawn(drawn(step.weight), None if step.bias is None else drawn(step.bias)[..., None])
+            if isinstance(step, Block)
+            else step
+            for step in chain[at + 1 :]
+        ]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """For x [R, n, ...]: [R, n, C]."""
+        return torch.stack([self._run(run, as_input(x[run]).flatten(1).T) for run in range(len(x))])
+
+    def _run(self, run: int, x: Tensor) -> Tensor:
+        """For one run's x [in, n]: [n, C]."""
+        for function in self.before:
+            x = function(x)
+        m = self.M[run] @ x if self.b is None else torch.addmm(self.b[run], self.M[run], x)
+        d = self.V[run] @ (x * x) if self.v is None else torch.addmm(self.v[run], self.V[run], x * x)
+        d.add_(TINY).sqrt_()
+        draws, columns = self.eps.shape[1], max(1, x.shape[1])
+        some = max(1, min(draws, limits(x.device).columns // columns))
+        total: Tensor | None = None
+        memory: dict[int, Tensor] = {}
+        for first in range(0, draws, some):
+            part = slice(first, min(first + some, draws))
+            h = torch.addcmul(m, d, self.eps[run, part], out=_lent(memory, -1, m, (part.stop - first, *m.shape)))
+            for place, step in enumerate(self.steps):
+                h = self._step(step, h, run, part, memory, place)
+            found = self._moments(h)
+            total = found if total is None else total.add_(found)
+        assert total is not None
+        return total.T if type(self.likelihood) in TURNED else total
+
+    def _step(
+        self, step: _Drawn | nn.Module, h: Tensor, run: int, part: slice, memory: dict[int, Tensor], place: int
+    ) -> Tensor:
+        if isinstance(step, nn.ReLU):
+            return h.relu_()
+        if not isinstance(step, _Drawn):
+            found: Tensor = step(h)
+            return found
+        W = step.W[run, part]
+        out = _lent(memory, place, h, (len(W), W.shape[1], h.shape[2]))
+        return torch.bmm(W, h, out=out) if step.b is None else torch.baddbmm(step.b[run, part], W, h, out=out)
+
+    def _moments(self, output: Tensor) -> Tensor:
+        """The sum over draws of the moments of outputs [S, C, n]."""
+        turned = TURNED.get(type(self.likelihood))
+        if turned is not None:
+            return turned(output).sum(0)
+        draws, _, examples = output.shape
+        found: Tensor = self.likelihood.expectation(output.mT.reshape(draws * examples, -1))
+        return found.view(draws, examples, -1).sum(0)
+
+
+TURNED: dict[type, Callable[[Tensor], Tensor]] = {}
+"""Likelihoods whose moments can be had of outputs that stand in columns [S, C, n], by their exact type."""
+
+
+def _lent(memory: dict[int, Tensor], place: int, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Memory of this shape for a layer; the first draws' serves the others."""
+    if place not in memory:
+        memory[place] = like.new_empty(shape)
+    return memory[place][: shape[0]]

@@ -1,0 +1,105 @@
+"""Weights that are given as whole vectors theta, and what is asked of them: gradients, or collected curvature."""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field_torch import LINE
+from vcl.ops.weights import Block
+
+
+@final
+class AtTheta:
+    """theta [R, S, D], one run after another, and its gradient in memory of its own.
+
+    Products round by how their memory is aligned, so every run's theta is brought to the same place.
+    """
+
+    def __init__(self, layout: Layout, theta: Tensor) -> None:
+        runs, draws, size = theta.shape
+        self.theta = theta
+        self.here = theta.new_empty(draws, size)
+        self.at = layout.split(self.here)
+        self.g = theta.new_empty(runs, -(-draws * size // LINE) * LINE)[:, : draws * size]
+        self.to = [layout.split(run.view(draws, size)) for run in self.g]
+        self.number = 0
+
+    def groups(self) -> list[slice]:
+        """One run after another."""
+        return [slice(run, run + 1) for run in range(len(self.to))]
+
+    def open(self, runs: slice) -> None:
+        """Be ready for this run."""
+        self.number = runs.start
+        self.here.copy_(self.theta[runs.start])
+
+    def take(self, name: str) -> Tensor:
+        """A parameter [S, ...]."""
+        return self.at[name]
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
+        """g^T h and the sum of g, each to its place."""
+        to = self.to[self.number]
+        torch.bmm(g.mT, h if len(h) == len(g) else h.expand(len(g), -1, -1), out=to[block.weight])
+        if block.bias is not None:
+            torch.sum(g, 1, out=to[block.bias])
+
+
+class Collector(Protocol):
+    """Gathers what a layer's curvature is made of."""
+
+    def take(self, run: int, block: Block, h: Tensor, g: Tensor) -> None:
+        """h [rows, in] came into a layer, and g [rows, out] is each example's own gradient of what went out."""
+        ...
+
+
+@final
+class Collecting:
+    """theta [R, D] whose gradients are collected, example by example, instead of summed."""
+
+    def __init__(self, layout: Layout, theta: Tensor, collector: Collector) -> None:
+        self.theta, self.collector, self.number = theta, collector, 0
+        self.here = theta.new_empty(1, theta.shape[1])
+        self.at = layout.split(self.here)
+
+    def groups(self) -> list[slice]:
+        """One run after another."""
+        return [slice(run, run + 1) for run in range(len(self.theta))]
+
+    def open(self, runs: slice) -> None:
+        """Be ready for this run."""
+        self.number = runs.start
+        self.here.copy_(self.theta[runs])
+
+    def take(self, name: str) -> Tensor:
+        """A parameter [1, ...]."""
+        return self.at[name]
+
+    def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
+        """Hand it to the collector."""
+        self.collector.take(self.number, block, h[0], g[0])
+
+
+@final
+class Diagonal:
+    """sum_n ( grad log p^(n) )^2, the diagonal of the Fisher information [R, D].
+
+    In a linear layer the gradient of one example is g h^T, so the sum of its squares is (g^2)^T (h^2): no example's own
+    gradient is ever formed.
+    """
+
+    def __init__(self, layout: Layout, like: Tensor) -> None:
+        runs, size = like.shape
+        self.total = like.new_zeros(runs, -(-size // LINE) * LINE)[:, :size]
+        self.to = [layout.split(run) for run in self.total]
+
+    def take(self, run: int, block: Block, h: Tensor, g: Tensor) -> None:
+        """Add (g^2)^T (h^2), and the sum of g^2."""
+        g, to = g.square(), self.to[run]
+        to[block.weight].addmm_(g.mT, h.square())
+        if block.bias is not None:
+            to[block.bias].add_(g.sum(0))

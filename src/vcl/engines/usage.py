@@ -1,0 +1,215 @@
+"""A forward pass under q(theta) instead of one theta: local reparameterisation, or weights that are drawn.
+
+The network stays a plain ``nn.Module``. Before a fit, one recorded pass shows how each parameter is used. A
+parameter that is used once, by a linear layer that gives each example one row, may be treated by *local
+reparameterisation*: with a = x W^T + b and theta ~ q,
+
+    a_j ~ N( sum_i x_i mu_ji + mu_bj,  sum_i x_i^2 sigma_ji^2 + sigma_bj^2 ),  independent over j and examples,
+
+exactly, so noise is drawn for a instead of W, anew for each example. Everything else (convolutions, linear layers
+over a sequence, tied weights, attention, embeddings, masks) has correlations between its outputs that this would
+lose: there theta = mu + sigma * noise is drawn, once for the whole batch. Nothing silently uses the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from vcl.beliefs.layout import Params
+from vcl.errors import VclError, unknown
+from vcl.ops.layers import TINY
+
+Estimator = Literal["local", "weights"]
+ESTIMATORS: tuple[Estimator, ...] = ("local", "weights")
+
+Function = Callable[[Params], Tensor]
+"""Anything computed from one theta: log-likelihoods of a batch, or outputs."""
+
+
+class Plan(NamedTuple):
+    """How each parameter is treated, and how much standard normal noise one draw takes."""
+
+    drawn: tuple[str, ...]
+    local: tuple[str, ...]
+    noise: int
+
+
+def plan(
+    function: Function,
+    params: Params,
+    examples: int,
+    estimator: Estimator,
+    points: Collection[str] = (),
+) -> Plan:
+    """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
+
+    ``points`` are parameters without variance, which are never drawn.
+    """
+    if estimator not in ESTIMATORS:
+        raise unknown("estimator", estimator, ESTIMATORS)
+    recorder = _Recorder(params, examples)
+    with torch.no_grad(), recorder:
+        function(params)
+    check_many(function, params)
+    unused = [name for name in params if not recorder.uses[name]]
+    if unused:
+        raise VclError(
+            f"the model never uses its parameter {unused[0]!r}, so no data can inform it; remove it from the module."
+        )
+    random = [name for name in params if name not in points]
+    local = [name for name in random if estimator == "local" and recorder.uses[name] == ["linear"]]
+    drawn = [name for name in random if name not in local]
+    units = [size for weight, size in recorder.outputs if weight in local]
+    # A bias may be local only where its weight is: otherwise its layer is an ordinary linear layer.
+    orphans = [bias for weight, bias in recorder.pairs if bias in local and weight not in local]
+    drawn, local = drawn + orphans, [name for name in local if name not in orphans]
+    noise = sum(units) + sum(params[name].numel() for name in drawn)
+    return Plan(tuple(drawn), tuple(local), noise)
+
+
+def check_many(function: Function, params: Params) -> None:
+    """Raise one clear sentence unless ``function`` can be called for many draws, all of whose noise is on the tape."""
+    try:
+        with torch.no_grad():
+            torch.vmap(function, randomness="error")({name: value.unsqueeze(0) for name, value in params.items()})
+    except RuntimeError as error:
+        why, what = "cannot be called for many draws of its parameters at once", "write it with tensor operations alone"
+        if "random" in str(error):
+            why, what = "draws random numbers of its own beside those of its parameters", "remove them"
+        raise VclError(f"the model {why}; {what}. (torch: {str(error).splitlines()[0]})") from error
+
+
+def evaluate(plan: Plan, function: Function, mean: Params, var: Params, noise: Tensor) -> Tensor:
+    """``function`` under one draw of theta ~ N(mean, var), given its standard normal ``noise`` [K]."""
+    tape = _Tape(noise)
+    params = dict(mean)
+    for name in plan.drawn:
+        params[name] = mean[name] + var[name].sqrt() * tape.take(mean[name].shape)
+    if not plan.local:
+        return function(params)
+    with _Local({name: var[name] for name in plan.local}, params, tape):
+        return function(params)
+
+
+class _Tape:
+    """Hands out consecutive pieces of one flat noise vector."""
+
+    def __init__(self, noise: Tensor) -> None:
+        self.noise, self.position = noise, 0
+
+    def take(self, shape: torch.Size) -> Tensor:
+        start, self.position = self.position, self.position + prod(shape)
+        return self.noise[start : self.position].view(shape)
+
+
+class _Recorder(TorchFunctionMode):
+    """Notes how each parameter is used: by a linear layer that has one row an example, or otherwise."""
+
+    def __init__(self, params: Params, examples: int) -> None:
+        self.names = {id(value): name for name, value in params.items()}
+        self.uses: dict[str, list[str]] = {name: [] for name in params}
+        self.outputs: list[tuple[str, int]] = []
+        self.pairs: list[tuple[str, str]] = []
+        self.examples = examples
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        _refuse(func)
+        result = func(*args, **kwargs)
+        found = [id(value) for value in _leaves((args, kwargs)) if id(value) in self.names]
+        if not found or not any(isinstance(value, Tensor) for value in _leaves(result)):
+            return result  # such as a question for a shape or a dtype
+        linear: set[int] = set()
+        if func is F.linear:
+            x, weight, bias = _linear_arguments(*args, **kwargs)
+            if x.dim() == 2 and x.shape[0] == self.examples and id(x) not in self.names:
+                linear = {id(weight), id(bias)}
+            if id(weight) in self.names:
+                self.outputs.append((self.names[id(weight)], result.numel()))
+            if id(bias) in self.names:
+                self.pairs.append((self.names.get(id(weight), ""), self.names[id(bias)]))
+        for value in found:
+            self.uses[self.names[value]].append("linear" if value in linear else "other")
+        return result
+
+
+class _Local(TorchFunctionMode):
+    """Answers linear calls whose weight is q's by a draw of their output."""
+
+    def __init__(self, var: Params, params: Params, tape: _Tape) -> None:
+        # Paired by identity: ``params`` holds the very objects that the module will hand to its operations.
+        self.var = {id(params[name]): (params[name], value) for name, value in var.items()}
+        self.tape = tape
+        self.used: set[int] = set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is F.linear:
+            x, weight, bias = _linear_arguments(*args, **kwargs)
+            if id(weight) in self.var:
+                return self._draw(x, weight, bias)
+        result = func(*args, **kwargs)
+        if isinstance(result, Tensor) and _among((args, kwargs), self.var):
+            raise VclError(
+                f"a weight under local reparameterisation was also used by {getattr(func, '__name__', func)}, which a "
+                "recorded pass did not show; use the estimator 'weights' for modules whose path depends on the data."
+            )
+        return result
+
+    def _draw(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if id(weight) in self.used:
+            raise VclError(
+                "a weight was used twice under local reparameterisation, which would treat it as two independent "
+                "weights; use the estimator 'weights' for this module."
+            )
+        self.used.add(id(weight))
+        bias_var = self.var[id(bias)][1] if id(bias) in self.var else None
+        noise = self.tape.take(torch.Size((x.shape[0], weight.shape[0])))
+        mean = F.linear(x, weight, bias)
+        var = F.linear(x.square(), self.var[id(weight)][1], bias_var)
+        return torch.addcmul(mean, (var + TINY).sqrt(), noise)
+
+
+def _refuse(func: Any) -> None:
+    if func is F.batch_norm or func is torch.batch_norm:
+        raise VclError(
+            "batch normalisation ties the examples of a batch together and keeps running statistics that no "
+            "posterior covers; use LayerNorm or GroupNorm instead."
+        )
+
+
+def _linear_arguments(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    return input, weight, bias
+
+
+def _among(values: Iterable[Any], known: Collection[int]) -> bool:
+    """Whether one of ``values``, or of what they hold, is known by its identity; asked of every operation."""
+    for value in values:
+        held = value if isinstance(value, tuple | list) else value.values() if isinstance(value, Mapping) else ()
+        if id(value) in known or (held and _among(held, known)):
+            return True
+    return False
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _leaves(part)
+    else:
+        yield value

@@ -1,0 +1,232 @@
+"""The layers of a chain, up and down, in torch: for any device and precision, one run at a time, in memory made once.
+
+With h what comes into a layer and g = dF/da the gradient of what goes out of it,
+
+    given   a = h W^T + b at weights that are given:           dF/dW = g^T h,  dF/dh = g W
+    local   a = m + d eps, m = h M^T + b, d^2 = h^2 V^T + v + tiny; with k = g eps / (2 d)
+            dF/dM = g^T h,  dF/dV = k^T h^2,  dF/dh = g M + 2 h (k V)
+
+A ReLU is taken with the linear layer before it. Memory that is made anew at every step costs as much as a small
+network, so every layer keeps its own. :mod:`vcl.ops.layers_triton` has the same for all runs at once, on a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vcl.ops.layers import TINY, Layer, Linear, Score, Sizes
+from vcl.ops.rows import input_into
+from vcl.ops.weights import Moments, Weights
+
+
+@final
+class Given:
+    """A linear layer at given weights [S, out, in], or [1, out, in] where draws share them."""
+
+    def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
+        self.of = of
+        self.a = like.new_empty(1 if of.shared_input and of.shared_weight else sizes.draws, sizes.examples, of.out)
+        # Rows of all draws stand in one product where they share their weights.
+        self.rows = (1, -1, of.out) if of.shared_weight else self.a.shape
+        inputs = 1 if of.shared_input else sizes.draws
+        self.g_h = like.new_empty(inputs if of.needs_input else 0, sizes.examples, of.width)
+        self.h = self.W = self.g_h
+
+    def up(self, h: Tensor, weights: Weights) -> Tensor:
+        """h W^T + b, or the positive part of it."""
+        of, W = self.of, weights.take(self.of.block.weight)
+        self.W, self.h = W, h.reshape(1, -1, of.width) if of.shared_weight else h
+        seen, a = self.h if len(W) == len(self.h) else self.h.expand(len(W), -1, -1), self.a.view(self.rows)
+        if of.block.bias is None:
+            torch.bmm(seen, W.mT, out=a)
+        else:
+            torch.baddbmm(weights.take(of.block.bias).unsqueeze(1), seen, W.mT, out=a)
+        return self.a.relu_() if of.relu else self.a
+
+    def down(self, g: Tensor, weights: Weights) -> Tensor | None:
+        """g W, where g is 0 if the positive part is."""
+        of = self.of
+        g = through_relu(g, self.a) if of.relu else g
+        g = g.reshape(self.rows)
+        if of.needs_input:
+            torch.bmm(g, self.W, out=self.g_h.view(len(g), -1, of.width))
+        weights.push(of.block, self.h, g)
+        return self.g_h if of.needs_input else None
+
+
+@final
+class Local:
+    """A linear layer whose units are drawn; means and variances stand in pairs, one product for both."""
+
+    def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
+        self.of, self.sizes = of, sizes
+        every = sizes.draws * sizes.examples
+        rows, each = sizes.examples if of.shared_input else every, (-1, sizes.examples, of.out)
+        self.tiny, self.zero = like.new_tensor([0, TINY]).view(2, 1, 1), like.new_zeros(())
+        self.floor = like.new_empty(2, 1, of.out)
+        self.inputs = like.new_empty(2, rows, of.width)
+        self.moments = like.new_empty(2, rows, of.out)  # m and d^2, and then d
+        self.m, self.d = (part.view(each) for part in self.moments)
+        # What goes out goes where the next layer wants it, beside the memory for its square.
+        self.a = (above.inputs[0] if isinstance(above, Local) else like.new_empty(every, of.out)).view(each)
+        self.g = like.new_empty(2, rows, of.out)  # g and k
+        # dF/da and that times the noise; the same memory, unless draws share their moments
+        self.up_pair = (self.g if rows == every else like.new_empty(2, every, of.out)).view(2, *each)
+        self.over = None if rows == every else self.g.view(2, *each[1:])
+        self.g_inputs = like.new_empty(2, rows if of.needs_input else 0, of.width)
+        self.eps = self.weight = self.floor
+
+    def up(self, h: Tensor, weights: Moments) -> Tensor:
+        """m + d eps, or the positive part of it."""
+        of, first = self.of, self.inputs[0]
+        if h.data_ptr() != first.data_ptr():
+            first.copy_(h.reshape(first.shape))
+        self.weight = weights.pair(of.block.weight)[:, 0]
+        floor = self.tiny
+        if of.block.bias is not None:
+            floor = torch.add(weights.pair(of.block.bias), self.tiny, out=self.floor)
+        torch.mul(first, first, out=self.inputs[1])
+        torch.baddbmm(floor, self.inputs, self.weight.mT, out=self.moments)
+        self.eps = weights.noise(of.noise_at, (self.sizes.examples, of.out))
+        torch.addcmul(self.m, self.d.sqrt_(), self.eps, out=self.a)
+        return self.a.relu_() if of.relu else self.a
+
+    def down(self, g: Tensor, weights: Moments) -> Tensor | None:
+        """g M + 2 h (k V), where g is 0 if the positive part is."""
+        of, up = self.of, self.up_pair
+        if g.data_ptr() != up[0].data_ptr():
+            up[0].copy_(g.reshape(up[0].shape))
+        if of.relu:
+            through_relu(up[0], self.a)
+        torch.mul(up[0], self.eps, out=up[1])
+        if self.over is not None:
+            torch.sum(up, 1, out=self.over)
+        k = self.g[1]
+        torch.addcdiv(self.zero, k, self.moments[1], value=0.5, out=k)
+        g_h = None
+        if of.needs_input:
+            first, second = torch.bmm(self.g, self.weight, out=self.g_inputs)
+            g_h = first.addcmul_(self.inputs[0], second, value=2).view(-1, self.sizes.examples, of.width)
+        weights.push_pair(of.block, self.inputs.unsqueeze(1), self.g.unsqueeze(1))
+        return g_h
+
+
+@final
+class Inputs:
+    """Inputs as the first layer reads them: where it wants them, if it says so."""
+
+    def __init__(self, first: Layer | None, like: Tensor) -> None:
+        self.like, self.memory = like, first.inputs[0] if isinstance(first, Local) else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [1, B, ...] as [1, B, width]."""
+        if self.memory is None and x.dtype != self.like.dtype:
+            self.memory = self.like.new_empty(x.shape[1], x[0, 0].numel())
+        return x.flatten(2) if self.memory is None else input_into(x, self.memory).unsqueeze(0)
+
+
+RULES: dict[str, Any] = {"given": Given, "local": Local}
+"""How a linear layer is computed, by the name of its rule."""
+
+
+@final
+class Softmax:
+    """log softmax(f)_y and its gradient 1[c = y] - p(c); turned, since an axis that is not last is faster."""
+
+    def __init__(self, sizes: Sizes, classes: int, like: Tensor) -> None:
+        self.shape = (sizes.draws, 1, sizes.examples)
+        self.log_p = like.new_empty(sizes.draws, classes, sizes.examples)
+        self.g, self.one = like.new_empty(sizes.draws, sizes.examples, classes), like.new_empty(1, 1, 1)
+
+    def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """For output [S, B, C] and labels [1, B]."""
+        label = target.expand(self.shape)
+        log_p = torch.log_softmax(output.mT, 1, out=self.log_p)
+        found = log_p.gather(1, label)
+        self.one.fill_(share)
+        g = log_p.exp_().mul_(-share).scatter_add_(1, label, self.one.expand(self.shape))
+        if mask is not None:
+            found, g = found * mask, g.mul_(mask)
+        return found.sum(2), self.g.copy_(g.mT)
+
+
+@final
+class Bernoulli:
+    """sum_d x_d f_d - log(1 + e^f_d) and its gradient x - sigmoid(f)."""
+
+    def __init__(self, sizes: Sizes, classes: int, like: Tensor) -> None:
+        self.g = like.new_empty(sizes.draws, sizes.examples, classes)
+
+    def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """For output [S, B, P] and pixels [1, B, P]."""
+        value = -torch.addcmul(F.softplus(output), target, output, value=-1).sum(-1)
+        g = torch.sub(target, torch.sigmoid(output), out=self.g).mul_(share)
+        return value, g
+
+
+@final
+class Differentiated:
+    """Any log density of each row, log_prob(output [N, C], target [N, ...]) -> [N], differentiated by torch."""
+
+    def __init__(self, log_prob: Any, sizes: Sizes) -> None:
+        self.log_prob, self.sizes = log_prob, sizes
+
+    def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """For output [G S, B, C]."""
+        group, draws, _ = self.sizes
+        leaf = output.detach().requires_grad_()
+        repeated = target[:, None].expand(-1, draws, *target.shape[1:]).flatten(0, 2)
+        with torch.enable_grad():
+            value = self.log_prob(leaf.flatten(0, 1), repeated).view(group, draws, -1)
+            value = value if mask is None else value * mask[:, None]
+        (g,) = torch.autograd.grad(value, leaf, torch.full_like(value, share))
+        return value.detach().flatten(0, 1), g
+
+
+SCORES: dict[str, Any] = {"softmax": Softmax, "bernoulli": Bernoulli}
+"""Scores whose gradient is written out, by name."""
+
+
+@final
+class Encoding:
+    """z = mu + sd eps for the latent variables of each example, and KL(N(mu, sd^2) || N(0, I))."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.kept: tuple[Tensor, ...] = ()
+
+    def up(self, codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """z [G S, B, latent] and the KL over examples [G]: codes [G, B, mu and log sd], noise [G, S, B, latent]."""
+        mean, log_sd = codes.unsqueeze(1).chunk(2, dim=-1)
+        sd = log_sd.exp()
+        self.kept = mean, sd, noise
+        # KL = 1/2 sum_i mu_i^2 + sd_i^2 - 1 - log sd_i^2
+        divergence = 0.5 * (mean.square() + sd.square() - 1 - 2 * log_sd).sum((1, 2, 3))
+        return torch.addcmul(mean, sd, noise).flatten(0, 1), divergence
+
+    def down(self, g_z: Tensor, weight: float) -> Tensor:
+        """The gradient in the codes, for that in z and ``weight`` of the KL, which is subtracted.
+
+        g_mu = sum_s g_z - weight mu,   g_log_sd = sum_s g_z eps sd - weight (sd^2 - 1)
+        """
+        mean, sd, noise = self.kept
+        g_z = g_z.view(noise.shape)
+        g_mean = g_z.sum(1, keepdim=True).sub_(mean, alpha=weight)
+        g_log_sd = (g_z * noise).sum(1, keepdim=True).mul_(sd).sub_(sd.square().sub_(1), alpha=weight)
+        return torch.cat([g_mean, g_log_sd], dim=-1).squeeze(1)
+
+
+def readout(layers: list[Layer], score: str, sizes: Sizes) -> None:
+    """The last layers and the score as one operation: there is none here."""
+
+
+def through_relu(g: Tensor, h: Tensor) -> Tensor:
+    """g where h = max(0, a) is above 0 and 0 elsewhere, in place."""
+    return torch.ops.aten.threshold_backward.grad_input(g, h, 0, grad_input=g)  # type: ignore[no-any-return]
+
+
+__all__ = ["RULES", "SCORES", "Bernoulli", "Differentiated", "Encoding", "Given", "Inputs", "Local", "Score", "Softmax"]

@@ -1,0 +1,44 @@
+"""Examples by their positions: in torch, or as one kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vcl.ops import kernels
+
+
+def examples_at(x: Tensor, y: Tensor, index: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """x[r, index[r]] and y[r, index[r]] for each run; a kernel also brings bytes to numbers from 0 to 1.
+
+    Inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
+    """
+    pixels = x.dtype == torch.uint8 and kernels.usable(x, torch.uint8) and x[0].is_contiguous()
+    if pixels and y.dim() == 2 and index.stride(1) == 1:
+        return kernels.batch(x, y, index)
+    return rows_at(x, index, memory), rows_at(y, index)
+
+
+def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:
+    """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
+    shape = (*index.shape, *values.shape[2:])
+    if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
+        rows, places = values[0], index
+    else:
+        first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
+        rows, places = values.flatten(0, 1), index + first[:, None]
+    if memory is not None and memory.shape == shape:
+        torch.index_select(rows, 0, places.flatten(), out=memory.flatten(0, 1))
+        return memory
+    return rows.index_select(0, places.flatten()).view(shape)
+
+
+def as_input(x: Tensor) -> Tensor:
+    """Inputs as the network sees them: uint8 pixels / 255 and no other normalisation; floats as they are."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
+
+
+def input_into(x: Tensor, out: Tensor) -> Tensor:
+    """:func:`as_input` of x into memory that is there and holds as many values."""
+    out.copy_(x.reshape(out.shape))
+    return out.div_(255) if x.dtype == torch.uint8 else out
