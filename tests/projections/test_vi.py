@@ -1,14 +1,18 @@
 """Variational KL against models whose mean-field optimum and lower bound are known exactly."""
 
 from math import exp, log
+from typing import Any
 
 import pytest
 import torch
 
 from made import blob_tasks, blobs, linear_data, small_network
 from oracles import linear_elbo, linear_posterior
+from vcl.beliefs.full import FullGaussian
 from vcl.beliefs.mean_field import MeanField, kl
-from vcl.data import Data
+from vcl.beliefs.mean_field_fit import CLIMBS, Climbs
+from vcl.coresets import Nothing
+from vcl.data import Data, dataset
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
@@ -16,9 +20,10 @@ from vcl.fitting.step import by_autograd
 from vcl.models import LinearGaussian, Network
 from vcl.models.likelihoods import Normal
 from vcl.ops.rng import Rng
-from vcl.projections import Target, VariationalKL
+from vcl.projections import Exact, Target, VariationalKL
 from vcl.projections.point import maximum_likelihood
-from vcl.projections.vi import CLIMBS, Climbs, Elbo
+from vcl.projections.vi import Elbo
+from vcl.recursion import Method, Task, initial, learn
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 
@@ -204,3 +209,47 @@ def test_the_gradient_with_the_kl_written_out_is_torchs(estimator: Estimator, cl
     assert torch.allclose(ours.value, torchs.value, rtol=1e-12)
     for mine, other in zip(ours.gradients, torchs.gradients, strict=True):
         assert torch.allclose(mine, other, rtol=1e-10)
+
+
+class TestTheFullGaussian:
+    """Variational inference with the right family finds the exact posterior."""
+
+    def problem(self) -> tuple[LinearGaussian, list[Task]]:
+        g = torch.Generator().manual_seed(0)
+        mixed = torch.tensor([[1.0, 0.9, 0.0], [0.0, 0.5, 0.4], [0.0, 0.0, 0.6]], dtype=torch.float64)
+        tasks = []
+        for t in range(2):
+            x = torch.randn(20, 3, generator=g, dtype=torch.float64) @ mixed
+            y = x @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+            tasks.append(Task(f"t{t}", dataset(x, y + 0.5 * torch.randn(20, generator=g, dtype=torch.float64))))
+        return LinearGaussian(3, 0.5, 2.0), tasks
+
+    def end(self, family: str) -> tuple[Any, Any]:
+        model, tasks = self.problem()
+        ends = []
+        for project in (VariationalKL(Ascent(800, None, 0.05, "cosine", 0.3), 20, family=family), Exact()):
+            method = Method(project, Nothing())
+            state = initial(model, method, 1)
+            state = state._replace(propagated=state.propagated.to(torch.float64))
+            *_, last = learn(state, tasks, model, method, Rng((0,)))
+            ends.append(last.propagated)
+        return ends[0], ends[1]
+
+    def test_it_ends_at_the_exact_posterior_over_two_tasks(self) -> None:
+        q, exact = self.end("full")
+        assert isinstance(q, FullGaussian)
+        covariance, true = torch.linalg.inv(q.precision), torch.linalg.inv(exact.precision)
+        deviation = true.diagonal(dim1=1, dim2=2).sqrt()
+        assert ((q.mean - exact.mean).abs() / deviation).max() < 0.1
+        assert ((covariance - true).abs() / (deviation.unsqueeze(2) * deviation.unsqueeze(1))).max() < 0.1
+
+    def test_mean_field_cannot(self) -> None:
+        q, exact = self.end("mean-field")
+        true = torch.linalg.inv(exact.precision).diagonal(dim1=1, dim2=2)
+        assert (q.log_var.exp() / true).min() < 0.5, "its variances are those of the conditionals"
+
+    def test_an_unknown_family_is_refused(self) -> None:
+        with pytest.raises(VclError, match="unknown family 'ful': did you mean 'full'"):
+            VariationalKL(family="ful").check()
+        with pytest.raises(VclError, match=r"unknown family 'point'.*Accepted: full, mean-field"):
+            VariationalKL(family="point").check()

@@ -34,6 +34,8 @@ class MeanFieldFit:
         self.previous = KlTo(previous.restrict(self.held))
         self.scale = 1 if climbs == "log_var" else 2
         """log sigma^2 is so many times what is climbed."""
+        self.rules: dict[str, str] = {}
+        """Layers that are computed by another rule than their estimator's, by the names of their weights."""
         self.held_first = self.held.names == self.spread.names[: len(self.held.names)]
 
     @property

@@ -58,7 +58,9 @@ class LayeredBound:
         """The walk for such batches; they are all of the same heads."""
         if batch.size not in self.walks:
             sizes = Sizes(group, self.draws, batch.size)
-            self.walks[batch.size] = self.engine.walk(self.rule, self.fit.points.names, batch, sizes, like)
+            self.walks[batch.size] = self.engine.walk(
+                self.rule, self.fit.points.names, batch, sizes, like, rules=self.fit.rules
+            )
         return self.walks[batch.size]
 
     def noise(self, batch: Data) -> int:

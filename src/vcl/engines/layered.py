@@ -36,16 +36,29 @@ class Layered:
         self.walks: dict[tuple[object, ...], ForkWalk | LatentWalk] = {}
 
     def walk(
-        self, rule: str, points: tuple[str, ...], batch: Data, sizes: Sizes, like: Tensor, leaves: Any = None
-    ) -> Any:
-        """The walk for such batches, in memory of its own: layers by ``rule``, but those of ``points`` are shared."""
+        self, rule: str, points: tuple[str, ...], batch: Data, sizes: Sizes, like: Tensor, leaves: Any = None,
+        rules: Mapping[str, str] | None = None,
+    ) -> Any:  # fmt: skip
+        """The walk for such batches, in memory of its own: layers by ``rule``, but those of ``points`` are shared.
+
+        ``rules`` names another rule for some weights.
+        """
         leaves = LEAVES[self.name] if leaves is None else leaves
-        kind = (rule, points, batch.heads, sizes, like.dtype, like.device, leaves.__name__)
+        kind = (
+            rule,
+            points,
+            batch.heads,
+            sizes,
+            like.dtype,
+            like.device,
+            leaves.__name__,
+            tuple((rules or {}).items()),
+        )
         if kind not in self.walks:
-            known = set(points)
+            known, others = set(points), dict(rules or {})
             planned = Plan(
                 shapes=self.shapes,
-                rule=lambda block: "given" if block.weight in known else rule,
+                rule=lambda block: "given" if block.weight in known else others.get(block.weight, rule),
                 shared=lambda block: block.weight in known,
                 sizes=sizes,
                 like=like,

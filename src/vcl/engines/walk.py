@@ -63,7 +63,7 @@ class _Walk:
         """A linear layer's units, and where its noise begins if it draws them."""
         out, width = self.plan.shapes[block.weight]
         at = self.noise
-        if self.plan.rule(block) == "local":
+        if self.plan.leaves.RULES[self.plan.rule(block)].NOISY:
             self.noise += self.plan.sizes.examples * out
         return Linear(block, out, width, False, shared_input, self.plan.shared(block), below, at)
 

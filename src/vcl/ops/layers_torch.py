@@ -27,6 +27,9 @@ from vcl.ops.weights import Moments, Weights
 class Given:
     """A linear layer at given weights [S, out, in], or [1, out, in] where draws share them."""
 
+    NOISY = False
+    """It takes no noise of its own."""
+
     def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
         self.of = of
         self.a = like.new_empty(1 if of.shared_input and of.shared_weight else sizes.draws, sizes.examples, of.out)
@@ -61,6 +64,9 @@ class Given:
 @final
 class Local:
     """A linear layer whose units are drawn; means and variances stand in pairs, one product for both."""
+
+    NOISY = True
+    """It takes noise for every unit and example."""
 
     def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
         self.of, self.sizes = of, sizes

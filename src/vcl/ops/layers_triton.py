@@ -23,6 +23,9 @@ from vcl.ops.rows import as_input
 class Given:
     """A linear layer at given weights [R S, out, in], or [R, out, in] where draws share them."""
 
+    NOISY = False
+    """It takes no noise of its own."""
+
     def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
         self.of, (runs, draws, examples) = of, sizes
         # Rows of all draws stand in one product where they share their weights.
@@ -86,6 +89,9 @@ class Squares(NamedTuple):
 @final
 class Local:
     """A linear layer whose units are drawn; means and variances stand in pairs, one product for both."""
+
+    NOISY = True
+    """It takes noise for every unit and example."""
 
     def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
         self.of, self.sizes, (runs, draws, examples) = of, sizes, sizes
