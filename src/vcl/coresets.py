@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,10 +22,35 @@ class CoresetRule(Protocol):
         ...
 
 
+class Sizes(NamedTuple):
+    """How many points a rule holds after some tasks of equal size, and the most that it passes on in one of them."""
+
+    kept: int
+    rest: int
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """A rule whose sizes are known before it sees any data."""
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """After so many tasks of so many examples each."""
+        ...
+
+
+def sizes(rule: CoresetRule, tasks: int, examples: int) -> Sizes:
+    """The sizes of a rule; one that does not tell them counts as if it kept nothing."""
+    return rule.sizes(tasks, examples) if isinstance(rule, Counted) else Sizes(0, examples)
+
+
 @final
 @dataclass(frozen=True)
 class Nothing:
     """No coreset: all data goes to the posterior. Plain VCL."""
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """None, and all."""
+        return Sizes(0, examples)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """({}, C_{t-1} u D_t)."""
@@ -36,6 +61,10 @@ class Nothing:
 @dataclass(frozen=True)
 class Everything:
     """All data stays in the coreset and none is propagated, so q_t is fitted to D_{1:t} at once: batch VI."""
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """All, and none."""
+        return Sizes(tasks * examples, 0)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """(C_{t-1} u D_t, {})."""
@@ -48,6 +77,10 @@ class RandomK:
     """K points of each task, uniformly at random, that stay for good."""
 
     k: int
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """K of each task, and the others of one."""
+        return Sizes(tasks * self.k, max(0, examples - self.k))
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """(C_{t-1} u K random points of D_t, the others of D_t)."""
@@ -62,6 +95,10 @@ class KCenter:
     """K points of each task by greedy K-center on the inputs, that stay for good."""
 
     k: int
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """K of each task, and the others of one."""
+        return Sizes(tasks * self.k, max(0, examples - self.k))
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """(C_{t-1} u K spread-out points of D_t, the others of D_t)."""
@@ -80,6 +117,10 @@ class Budget:
     """
 
     total: int
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """The total, and as many as come, once it is reached."""
+        return Sizes(min(self.total, tasks * examples), examples)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """(every task's share, what left C_{t-1} u the others of D_t)."""
@@ -105,6 +146,10 @@ class Only:
     """Another rule's coreset and nothing else: the rest is dropped, so the propagated posterior stays the prior."""
 
     rule: CoresetRule
+
+    def sizes(self, tasks: int, examples: int) -> Sizes:
+        """The rule's, and none."""
+        return Sizes(sizes(self.rule, tasks, examples).kept, 0)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
         """(C_t of the rule, {})."""

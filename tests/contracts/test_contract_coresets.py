@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from made import blobs
-from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK
+from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Nothing, Only, RandomK, sizes
 from vcl.data import Data, concat
 from vcl.ops.rng import Rng
 
@@ -52,6 +52,16 @@ class TestEveryRule:
         stack, alone = history(rule)[-1], history(rule, (1,))[-1]
         assert torch.equal(stack[2].x[1], alone[2].x[0])
         assert torch.equal(stack[3].x[1], alone[3].x[0])
+
+    def test_its_sizes_are_known_beforehand(self, rule: CoresetRule) -> None:
+        coreset, rests = blobs(0, 0, "none", "h0").empty(), [0]
+        for t in range(1, 5):
+            coreset, rest = rule(coreset, blobs(15, t, f"t{t}", f"h{t}"), Rng((0,)).at("task", t))
+            rests.append(rest.size)
+            assert sizes(rule, t, 15).kept == coreset.size
+            assert max(rests) <= sizes(rule, t, 15).rest <= max(rests) + 7, (
+                "a budget's rest is larger from the second on"
+            )
 
     def test_inputs_are_not_written_to(self, rule: CoresetRule) -> None:
         old, new = blobs(6, 0, "a", "h0", runs=3), blobs(15, 1, "b", "h1", runs=3)

@@ -102,6 +102,7 @@ def test_a_run_leaves_the_whole_story(here: Path) -> None:
     assert about["versions"]["vcl"] == __version__
     assert about["versions"]["torch"] == torch.__version__
     assert about["device"].endswith("threads")
+    assert about["engine"] == {"mle": "layered/torch", "vcl-random": "layered/torch"}
     assert set(about["seconds"]) == {"mle", "vcl-random"}
     assert about["total_seconds"] >= 0
     assert about["started"] <= about["finished"]

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab.estimate import TRIAL, check_methods, estimate, fits, show_estimate
+from vcl.lab.largest import engines
 from vcl.lab.methods import method
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import Settings
@@ -176,3 +177,18 @@ def test_show_estimate_prints_plan_time_and_memory() -> None:
     assert "GB" in text
     assert " s " in text
     assert "No results were made or" in text
+
+
+def test_the_engine_of_each_method_is_named() -> None:
+    made = estimate(smoke("vcl,mle,batch-vi,random-only,adf", "coreset=2"), images())
+    assert [each.engine for each in made] == ["layered/torch"] * 4 + ["-"]
+    out = StringIO()
+    show_estimate(smoke("vcl,adf"), images(), Console(file=out, width=100))
+    assert "engine" in out.getvalue()
+    assert "layered/torch" in out.getvalue()
+
+
+def test_a_coreset_that_another_engine_fits_is_named_beside() -> None:
+    # Images of several tasks have encoders of their own, which no one chain is.
+    plan = make_plan("generative-digits", "vcl,vcl-random", "smoke", None, "cpu", ["coreset=2"])
+    assert engines(plan, images()) == {"vcl": "layered/torch", "vcl-random": "layered/torch; coreset: general/torch"}

@@ -133,7 +133,7 @@ def test_the_number_of_seeds_is_the_same_for_every_method() -> None:
 
 
 def test_the_description_holds_what_each_method_does_differently() -> None:
-    about = describe(plan("vcl,ewc,si", "lambda=1,10", ("batch=50",)), "nowhere", (784,))
+    about = describe(plan("vcl,ewc,si", "lambda=1,10", ("batch=50",)), "nowhere", images())
     assert about["settings"]["epochs"] == 100
     assert about["settings_of"] == {
         "vcl": {},

@@ -287,3 +287,15 @@ def test_a_resumed_part_counts_the_seconds_of_both_calls(store: Store, monkeypat
     known = json.loads((folder / "part.json").read_text())
     (folder / "part.json").write_text(json.dumps(known | {"seconds": 1000.0}))
     assert 1000 < store.stream(plan("mle"), DATA).seconds < 1100
+
+
+def test_a_part_names_its_engine_and_is_not_recognised_by_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = store.stream(plan("ewc"), DATA)
+    record = json.loads(kept.path.with_name("part.json").read_text())
+    assert record["engine"] == "layered/torch"
+    assert "engine" not in record["description"]
+    monkeypatch.setattr(store_module, "engine_of", lambda *_: "another")
+    assert not store.stream(plan("ewc"), DATA).new
+    record.pop("engine")  # one of an earlier version
+    kept.path.with_name("part.json").write_text(json.dumps(record))
+    assert not store.stream(plan("ewc"), DATA).new

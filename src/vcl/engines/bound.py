@@ -23,6 +23,9 @@ Parameters = tuple[Tensor, ...]
 class Bound(Protocol):
     """L(q) of a family, an engine and an estimator, from S draws and a batch."""
 
+    name: str
+    """Which engine computes it, and where the family has no rules of its own for that engine, what is done instead."""
+
     seeded: bool
     """Whether it takes the key of a step's noise in the place of the noise."""
 
@@ -45,6 +48,7 @@ class LayeredBound:
 
     def __init__(self, engine: Layered, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int) -> None:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
+        self.name = engine.name
         self.rule = "given" if estimator == "weights" else "local"
         self.source: Any = None
         self.walks: dict[int, Any] = {}
@@ -96,8 +100,11 @@ class LayeredBound:
 class GeneralBound:
     """By the model's own code; coordinates of q are independent."""
 
-    def __init__(self, engine: General, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int) -> None:
+    def __init__(
+        self, engine: General, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int, why: str = ""
+    ) -> None:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
+        self.name = engine.name + why
         self.plans: dict[object, Plan] = {}
         self.source: Any = None
         self.seeded = estimator == "weights" and source_for(fit, "weights", engine.name).SEEDED
@@ -188,6 +195,7 @@ class DrawnBound:
 
     def __init__(self, engine: General | Layered, fit: Any, draws: int, latent: int) -> None:
         self.engine, self.fit, self.draws, self.latent = engine, fit, draws, latent
+        self.name = f"{engine.name}, theta drawn whole (no rules for the family {type(fit).__name__})"
 
     def aligned(self, size: int) -> int:
         """As it is."""

@@ -34,12 +34,16 @@ def choose(model: Any, layout: Layout, heads: tuple[str, ...], like: Tensor) -> 
 
 
 def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, latent: int) -> Bound:
-    """How L(q) is computed for a family: by what the engine knows of it, or else by draws of theta."""
+    """How L(q) is computed for a family: by what the engine knows of it, or else by draws of theta.
+
+    The bound's name says which engine it is, and whether it stands in for another one.
+    """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
     if isinstance(engine, Layered) and (type(fit), estimator, engine.name) in SOURCES:
         return LayeredBound(engine, fit, estimator, draws, latent)
     general = engine.general if isinstance(engine, Layered) else engine
     if (type(fit), "weights", general.name) in SOURCES:
-        return GeneralBound(general, fit, estimator, draws, latent)
+        why = "" if general is engine else f" (no rules for {type(fit).__name__} in {engine.name})"
+        return GeneralBound(general, fit, estimator, draws, latent, why)
     return DrawnBound(engine, fit, draws, latent)

@@ -14,6 +14,7 @@ from rich.table import Table
 from vcl.data import Data, dataset
 from vcl.errors import VclError
 from vcl.lab.kind import MethodEntry
+from vcl.lab.largest import engine_of
 from vcl.lab.memory import check_memory, gigabytes, look
 from vcl.lab.plan import Plan
 from vcl.lab.streams import Arrays
@@ -59,6 +60,8 @@ class Estimate(NamedTuple):
     steps: int
     seconds: float
     gigabytes: float
+    engine: str
+    """Of its fits."""
 
 
 def estimate(plan: Plan, data: Arrays) -> list[Estimate]:
@@ -80,7 +83,7 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
         own = plan.own(entry)
         if own:
             console.print(f"{entry.name}: {', '.join(f'{key}={value}' for key, value in own.items())}", highlight=False)
-    table = Table("method", "steps", "about", "memory")
+    table = Table("method", "steps", "about", "memory", "engine")
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.overflow = "fold"  # a number that is cut is another number
@@ -90,6 +93,7 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
             f"{each.steps:,}",
             _span(each.seconds),
             f"{each.gigabytes:.2f} GB" if each.gigabytes >= 0.01 else "< 0.01 GB",
+            each.engine,
         )
     console.print(table)
     console.print(
@@ -145,7 +149,7 @@ def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
     seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
     batch, lams = max((fit.batch for fit in planned), default=1), len(plan.grid.get(entry.name, (None,)))
     held = gigabytes(plan, entry, look(plan, settings, data), settings, lams, batch)
-    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held)
+    return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held, engine_of(plan, entry, data))
 
 
 def _step_seconds(fit: Fit, task: Task, model: Model, rng: Rng) -> float:

@@ -29,6 +29,7 @@ from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import RunFolder, new_under, write_atomic
 from vcl.lab.generative.keep import ENDING
 from vcl.lab.kind import MethodEntry
+from vcl.lab.largest import engines
 from vcl.lab.plan import Plan
 from vcl.lab.progress import Watch, both, watching
 from vcl.lab.provenance import device_name, made_by
@@ -71,7 +72,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
 def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console, jobs: int = 1) -> None:
     """Run every method of the plan and leave the whole story in ``folder``."""
     check_methods(plan, data, jobs)
-    about = describe(plan, origin, data.train_x.shape[1:])
+    about = describe(plan, origin, data)
     folder.describe(about)
     began = perf_counter()
     seconds = run_methods(plan, data, folder, console, jobs)
@@ -168,7 +169,7 @@ def finished(seconds: dict[str, float], total: float) -> dict[str, Any]:
     return {"finished": now(), "seconds": seconds, "total_seconds": round(total, 2)}
 
 
-def describe(plan: Plan, origin: str, shape: Sequence[int]) -> dict[str, Any]:
+def describe(plan: Plan, origin: str, data: Arrays) -> dict[str, Any]:
     """Everything that made the numbers."""
     return {
         "command": command(sys.argv[1:]),
@@ -180,8 +181,9 @@ def describe(plan: Plan, origin: str, shape: Sequence[int]) -> dict[str, Any]:
         "settings_of": {entry.name: plan.own(entry) for entry in plan.methods},
         "grid": plan.grid,
         "data": {"name": plan.experiment.dataset, "origin": origin},
-        "shape": list(shape),
+        "shape": list(data.train_x.shape[1:]),
         "device": device_name(plan.device),
+        "engine": engines(plan, data),
         "versions": made_by(),
         "started": now(),
     }

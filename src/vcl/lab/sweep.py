@@ -108,7 +108,7 @@ def sweep(
     check_methods(plan, data)
     score = plan.experiment.kind.score
     about = {
-        **describe(plan, origin, data.train_x.shape[1:]),
+        **describe(plan, origin, data),
         "select": {"on": select, "validation": share if select == "validation" else None},
     }
     folder.describe(about)

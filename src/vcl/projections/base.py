@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
+from vcl.engines.choose import choose
 from vcl.errors import unknown
 from vcl.fitting.loop import Report, silent
 from vcl.models.base import Model
@@ -53,6 +54,25 @@ class Projection(Protocol[Q]):
     def __call__(self, target: Target[Q], rng: Rng, report: Report = silent) -> Q:
         """The tractable approximation of ``target``."""
         ...
+
+
+@runtime_checkable
+class UsesEngine(Protocol):
+    """A projection whose fits are computed by an engine."""
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits to data of these heads, as parameters like the prior's are computed."""
+        ...
+
+
+def engine_name(project: object, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+    """The name of the engine that a projection's fits use; "-" where they use none."""
+    return project.engine_name(model, prior, heads) if isinstance(project, UsesEngine) else "-"
+
+
+def engine_at_points(model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+    """The engine that evaluates log p(y | theta, x) at single values of theta."""
+    return choose(model, prior.layout.touched(heads), heads, prior.mean).name
 
 
 def select_runs(project: P, runs: Sequence[int], of: int) -> P:

@@ -16,9 +16,9 @@ from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import unknown
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
-from vcl.models.base import held
+from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column
 
 Anchor = Literal["own", "previous"]
@@ -55,6 +55,10 @@ class ElasticWeightConsolidation:
         self.curvature.check()
         if self.anchor not in ANCHORS:
             raise unknown("anchor", self.anchor, ANCHORS)
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits."""
+        return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
         """The penalised maximiser and its Fisher information, over the parameters that the data touches."""

@@ -15,9 +15,9 @@ from typing import final
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
-from vcl.models.base import held
+from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
 
 
@@ -46,6 +46,10 @@ class LaplacePropagation:
         """Raise one clear sentence unless these settings can be run."""
         check_fit(self.ascent, self.lam)
         self.curvature.check()
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits."""
+        return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """N(mode, curvature^{-1}) over the parameters that the data touches; the others stay, bit for bit."""

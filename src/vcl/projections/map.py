@@ -16,9 +16,9 @@ from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.point import Point
 from vcl.fitting.loop import Ascent, Report, ascend, silent
-from vcl.models.base import held
+from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
 
 
@@ -44,6 +44,10 @@ class MaximumAPosteriori:
     def check(self) -> None:
         """Raise one clear sentence unless these settings can be run."""
         check_fit(self.ascent, self.lam)
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits."""
+        return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
         """The mode over the parameters that the data touches; the others stay."""

@@ -23,9 +23,9 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Progress, Report, silent
-from vcl.models.base import refuse_latent
+from vcl.models.base import Model, refuse_latent
 from vcl.ops.rng import Rng
-from vcl.projections.base import Target
+from vcl.projections.base import Target, engine_at_points
 from vcl.projections.hmc import LOWEST, LogLikelihoods, Swarm, draw, move
 from vcl.projections.weights import moments, next_rise, systematic, weigh
 
@@ -146,6 +146,10 @@ class SequentialMonteCarlo:
                 f"refit is 'local' with anneal={self.anneal} and moves={self.moves}, so nothing would move; set "
                 "anneal=True and at least 1 move, or refit='all'."
             )
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits."""
+        return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The refit over the parameters that the data touches; the others stay, bit for bit."""

@@ -18,7 +18,7 @@ from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
 from vcl.fitting.step import Step
 from vcl.models.base import Model
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
 
 
 @final
@@ -91,6 +91,10 @@ class MaximumLikelihood:
     def initial(self, prior: MeanField) -> Point:
         """The prior's mean."""
         return Point(prior.layout, prior.mean)
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits."""
+        return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
         """The maximiser over the parameters that the data touches; the others stay."""

@@ -20,10 +20,10 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, climb, silent
-from vcl.models.base import held
+from vcl.models.base import Model, held
 from vcl.ops.penalties import add_path
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column, on_held
 
 
@@ -58,6 +58,10 @@ class SynapticIntelligence:
             )
         if not 0 < self.damping < inf:
             raise VclError(f"damping is {self.damping}; give a number above 0, such as 1e-3.")
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits."""
+        return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
         """The penalised maximiser and its importances, over the parameters that the data touches."""

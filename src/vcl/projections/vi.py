@@ -47,7 +47,10 @@ class Elbo:
 
     def bound(self, batch: Data) -> Bound:
         """How L(q) is computed on batches like this."""
-        heads = batch.heads
+        return self.bound_for(batch.heads)
+
+    def bound_for(self, heads: tuple[str, ...]) -> Bound:
+        """How L(q) is computed on batches of these heads."""
         if heads not in self.bounds:
             engine = choose(self.model, self.layout, heads, self.like)
             self.bounds[heads] = choose_bound(engine, self.fit, self.estimator, self.draws, self.model.latent)
@@ -138,6 +141,11 @@ class VariationalKL:
         if family is None or self.family not in fitted:
             raise unknown("family", self.family, fitted)
         return family
+
+    def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
+        """The engine of its fits, and whether it has rules for the family."""
+        q = self.initial(prior.restrict(prior.layout.touched(heads)))
+        return Elbo(model, q, self.draws, self.estimator, self.climbs).bound_for(heads).name
 
     def __call__(self, target: Target[Any], rng: Rng, report: Report = silent) -> Any:
         """The maximiser over the parameters that the data touches; the others stay, bit for bit."""

@@ -23,6 +23,7 @@ from vcl.lab.behind import Behind
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.identity import depends_on, described, identity, same
+from vcl.lab.largest import engine_of
 from vcl.lab.memory import check_listed
 from vcl.lab.plan import Plan
 from vcl.lab.progress import both, watching
@@ -155,12 +156,13 @@ class Store:
             seconds, gone = known["seconds"], state.set_aside
             self._say(f"{folder.name}: goes on after task {state.t}")
         notes, builds = list(known.get("notes", ())), _builds(known)
+        engine = engine_of(plan, entry, data.arrays)
 
         def say(line: str) -> None:
             notes.extend(() if line in notes else (line,))
             self._say(line)
 
-        self._write(folder, about, seconds, notes, builds, finished=False)
+        self._write(folder, about, seconds, notes, builds, finished=False, engine=engine)
         with watching(self.console, lines=called is not None) as watch, Behind() as behind:
             watch.begin(entry.name, plan.settings_of(entry).tasks)
             for done in run_method(plan, entry, data.arrays, both(watch.epoch, beside), state, say):
@@ -170,12 +172,12 @@ class Store:
                     write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
                 seconds += done.seconds
                 write_atomic(folder / ROWS, to_csv(rows))
-                self._write(folder, about, seconds, notes, builds, finished=False)
+                self._write(folder, about, seconds, notes, builds, finished=False, engine=engine)
                 behind(folder / STATE, packed(done.state))
                 gone = done.state.set_aside
                 watch.task(done if called is None else done._replace(method=called))
         seconds = round(seconds, 3)  # as a later call will read it
-        self._write(folder, about, seconds, notes, builds, True, gone)
+        self._write(folder, about, seconds, notes, builds, True, gone, engine)
         (folder / STATE).unlink(missing_ok=True)
         return Kept(folder / ROWS, seconds, True, tuple(notes), gone)
 
@@ -217,6 +219,7 @@ class Store:
         builds: Sequence[Mapping[str, Any]],
         finished: bool,
         set_aside: Sequence[SetAside] = (),
+        engine: str = "-",
     ) -> None:
         gone = {"set_aside": [each._asdict() for each in set_aside]} if set_aside else {}
         text = {
@@ -224,6 +227,7 @@ class Store:
             "seconds": seconds,
             "command": self.command,
             "device": device_name(self.device),
+            "engine": engine,
             "builds": list(builds),
             "notes": list(notes),
             **gone,
