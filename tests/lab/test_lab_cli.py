@@ -503,3 +503,13 @@ def test_the_command_that_is_kept_names_no_folder_of_this_machine(words: str, ke
     from vcl.lab.session import command
 
     assert command(words.split()) == kept
+
+
+def test_a_setting_that_one_method_does_not_use_is_noted_and_no_error(here: Path) -> None:
+    line = "run split-digits --preset smoke --seeds 1 --device cpu --method mle,vcl-random --set coreset=2 --out out"
+    told = "note: setting coreset changes nothing for mle; it is for vcl-random.\n"
+    for rest in ("--dry-run", ""):
+        result = call(f"{line} {rest}")
+        assert result.exit_code == 0, result.exception
+        assert result.output.count(told) == 1
+    assert "note: " not in call(f"{line}2 --set epochs=1".replace("--set coreset=2", "")).output

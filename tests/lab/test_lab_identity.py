@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from vcl.errors import VclError
-from vcl.lab.identity import MISSING, another, check_used, described, same, uses
+from vcl.lab.identity import MISSING, another, check_used, described, same, unused, uses
 from vcl.lab.plan import Plan, make_plan
 
 
@@ -141,3 +141,13 @@ def test_what_can_be_set_is_named() -> None:
     with pytest.raises(VclError, match=r"What can be set here: .*\blambda\b.*\blr\b") as caught:
         check_used([plan("si", "draws=3")])
     assert "average" not in str(caught.value)
+
+
+def test_methods_that_do_not_use_a_setting_are_named() -> None:
+    made = make_plan("split-digits", "vcl,ewc,vcl-random", "smoke", 1, "cpu", ["coreset=2", "lambda=3", "epochs=1"])
+    assert unused(made) == [
+        "note: setting coreset changes nothing for vcl, ewc; it is for vcl-random.",
+        "note: setting lambda changes nothing for vcl, vcl-random; it is for ewc.",
+    ]
+    # One that nobody uses is refused elsewhere, by check_used.
+    assert unused(make_plan("split-digits", "vcl,mle", "smoke", 1, "cpu", ["coreset=2"])) == []

@@ -126,6 +126,21 @@ def check_used(plans: Sequence[Plan]) -> None:
             )
 
 
+def unused(plan: Plan) -> list[str]:
+    """One sentence for each setting that the user changed and that some methods of the plan do not use."""
+    found = []
+    shown = {value: key for key, value in ALIASES.items()}
+    for name in dict.fromkeys(map(_key, plan.changes)):
+        using = [entry.name for entry in plan.methods if uses(plan, entry, name)]
+        others = [entry.name for entry in plan.methods if entry.name not in using]
+        if using and others:
+            found.append(
+                f"note: setting {shown.get(name, name)} changes nothing for {', '.join(others)}; it is for "
+                f"{', '.join(using)}."
+            )
+    return found
+
+
 def _key(change: str) -> str:
     given = change.partition("=")[0]
     return ALIASES.get(given, given)

@@ -29,9 +29,9 @@ def run(
     """Run an experiment and write settings, rows, a table and a figure to a folder."""
     from vcl.lab.console import make_console
     from vcl.lab.estimate import check_methods, show_estimate
-    from vcl.lab.identity import check_used
+    from vcl.lab.identity import check_used, unused
     from vcl.lab.plan import make_plan
-    from vcl.lab.session import execute, load_arrays, open_folder
+    from vcl.lab.session import execute, load_arrays, open_folder, say_on
     from vcl.lab.side_by_side import check_jobs
 
     console = make_console()
@@ -42,6 +42,8 @@ def run(
     for each in (plan, other):
         check_used([each] if each else [])
     plan, arrays, origin = load_arrays(plan, other, data, console)
+    for line in unused(plan):
+        say_on(console, line)
     if dry_run:
         check_methods(plan, arrays, jobs)
         show_estimate(plan, arrays, console)

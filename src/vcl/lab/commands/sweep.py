@@ -27,9 +27,9 @@ def sweep(
 ) -> None:
     """Try a grid of lambdas as one stack of runs, choose the best on held-out training data, and test that one."""
     from vcl.lab.console import make_console
-    from vcl.lab.identity import check_used
+    from vcl.lab.identity import check_used, unused
     from vcl.lab.plan import make_plan
-    from vcl.lab.session import load_arrays, open_folder
+    from vcl.lab.session import load_arrays, open_folder, say_on
     from vcl.lab.sweep import check
     from vcl.lab.sweep import sweep as run_sweep
 
@@ -39,5 +39,7 @@ def sweep(
     check_used([plan])
     way = check(plan, select, validation)
     plan, arrays, origin = load_arrays(plan, None, data, console)
+    for line in unused(plan):
+        say_on(console, line)
     with open_folder(plan, out) as folder:
         run_sweep(plan, arrays, origin, way, validation, folder, console)
