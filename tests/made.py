@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from vcl.data import Data, dataset, unlabelled
 from vcl.models import Network, Vae, mlp, mlp_vae
@@ -65,3 +68,15 @@ def shape_tasks(count: int, runs: int = 1, n: int = 32) -> list[Task]:
         Task(f"t{t}", shapes(n, t, f"t{t}", runs), shapes(8, 100 + t, f"t{t}", runs), {f"t{t}": 16})
         for t in range(count)
     ]
+
+
+def most_held(run: Callable[[], object]) -> int:
+    """The most bytes that torch held at once, of what it made since ``run`` was called."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        run()
+    now = most = 0
+    for event in seen.profiler.kineto_results.events():  # type: ignore[union-attr]
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 
-from made import blobs
+from made import blobs, most_held
 from vcl.beliefs import mean_field_torch
 from vcl.beliefs.mean_field import KlTo, MeanField
 from vcl.fitting.loop import Ascent
@@ -14,18 +13,6 @@ from vcl.ops.rng import Rng
 from vcl.projections import Target, VariationalKL
 
 WIDTH = 300
-
-
-def most_held(run: object) -> int:
-    """The most bytes that torch held at once, of what it made since ``run`` was called."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        run()  # type: ignore[operator]
-    now = most = 0
-    for event in seen.profiler.kineto_results.events():  # type: ignore[union-attr]
-        if event.name() == "[memory]":
-            now += event.nbytes()
-            most = max(most, now)
-    return most
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -74,7 +74,6 @@ DISCRIMINATIVE = Kind(
     methods=METHODS,
     model=network,
     evaluate=evaluate,
-    units=lambda s: sum(s.hidden),
     score=ACCURACY,
     table=Tabled(lambda rows: tables.COLUMNS, tables.cells, tables.explain),
     draw=draw,

@@ -147,8 +147,8 @@ def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
     kinds = {fit.kind: fit for fit in planned}
     cost = {kind: _step_seconds(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
     seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
-    batch, lams = max((fit.batch for fit in planned), default=1), len(plan.grid.get(entry.name, (None,)))
-    held = gigabytes(plan, entry, look(plan, settings, data), settings, lams, batch)
+    lams = len(plan.grid.get(entry.name, (None,)))
+    held = gigabytes(plan, entry, look(plan, settings, data), settings, lams)
     return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held, engine_of(plan, entry, data))
 
 

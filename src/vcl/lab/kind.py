@@ -119,8 +119,6 @@ class Kind(NamedTuple):
     model: Callable[[Any, tuple[int, ...]], Any]
     """From settings and the shape of an input."""
     evaluate: Callable[[Asked], list[Row]]
-    units: Callable[[Any], int]
-    """Values that one row (an example under a draw) passes through, for counting memory."""
     score: Score
     table: Tabled
     draw: Callable[[Sequence[Row], str, Mapping[str, float], Path], list[Path]]

@@ -20,13 +20,15 @@ class Largest(NamedTuple):
     project: Any
     examples: int
     tasks: int
+    kept: int
+    """Points of the whole coreset after the last task."""
 
 
 def largest_fits(method: Method[Any], tasks: int, examples: int) -> list[Largest]:
     """The largest fit of a task's data and of a coreset, for tasks of so many examples; those that are made at all."""
     together = tasks if method.predictive == "joint" else 1
-    rest, kept = sizes(method.choose, tasks, examples).rest, sizes(method.choose, together, examples).kept
-    made = [Largest("task", method.project, rest, 1), Largest("coreset", method.refit, kept, together)]
+    (every, rest), kept = sizes(method.choose, tasks, examples), sizes(method.choose, together, examples).kept
+    made = [Largest("task", method.project, rest, 1, every), Largest("coreset", method.refit, kept, together, every)]
     return [fit for fit in made if fit.examples]
 
 

@@ -2,34 +2,44 @@
 
 What is counted is what is held at once for certain, so a plan is refused only if it cannot fit:
 
-    beliefs      q_{t-1}, the fit, its gradient and Adam's two moments, and q_t (by head, if predictions are)
-    draws        the noise of all runs, and the drawn weights and activations of those that are at work at once
-    evaluation   what the kind of experiment says
-    data         the training data twice (as it is and as a batch of it), the test data of every task
+    beliefs      q_{t-1} and q_t, and those for prediction where they are others
+    fit          the largest: of a task or of a coreset (:mod:`vcl.lab.fit_memory`), with its batch
+    evaluation   the weights that are drawn at once, and what the kind of experiment says
+    data         a task's training data, the coreset, the test data of every task
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field import standard_normal
 from vcl.data import Data
-from vcl.engines.structure import Opaque
 from vcl.errors import VclError
+from vcl.lab.fit_memory import fit_values
 from vcl.lab.kind import MethodEntry
+from vcl.lab.largest import Largest, largest_fits
 from vcl.lab.plan import Plan
 from vcl.lab.streams import Arrays
-from vcl.models.base import spread
+from vcl.ops.devices import limits
 from vcl.ops.rng import Rng
+from vcl.predicting.prediction import WEIGHTS_IN_FLIGHT
 
-FLOAT = 4
+FLOAT, LABEL = 4, 8
+"""Bytes of a number, and of a label or a place."""
+
 LISTED = 100_000
+ONE = standard_normal(Layout(("w",), ((1,),)))
+"""A prior of one parameter: what a belief makes of it, it makes of every parameter."""
+
 MEMINFO, LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 
 
@@ -45,6 +55,8 @@ class Tasks(NamedTuple):
     """Bytes of training and test data of a task that all runs share."""
     each: tuple[int, int]
     """And of those that each run has."""
+    tests: int = 0
+    """Test examples of a task."""
 
 
 def look(plan: Plan, settings: Any, data: Arrays) -> Tasks:
@@ -55,50 +67,100 @@ def look(plan: Plan, settings: Any, data: Arrays) -> Tasks:
     once, twice = ((_bytes(each.train), _bytes(each.test)) for each in (task, pair))
     each = twice[0] - once[0], twice[1] - once[1]
     shared = once[0] - each[0], once[1] - each[1]
-    return Tasks(one.shape, task.train.size, dict(task.heads), set(last) != set(task.heads), shared, each)
+    return Tasks(
+        one.shape,
+        task.train.size,
+        dict(task.heads),
+        set(last) != set(task.heads),
+        shared,
+        each,
+        0 if task.test is None else task.test.size,
+    )
 
 
-def gigabytes(
-    plan: Plan, entry: MethodEntry, tasks: Tasks, settings: Any, lams: int, batch: int | None = None
-) -> float:
-    """What a method holds at its peak with these settings and so many lambdas, in GB; ``batch`` is its largest."""
-    kind, runs = plan.experiment.kind, settings.seeds * lams
-    project: Any = entry.build(settings).project
+def gigabytes(plan: Plan, entry: MethodEntry, tasks: Tasks, settings: Any, lams: int) -> float:
+    """What a method holds at its peak with these settings and so many lambdas, in GB."""
+    kind, runs, method = plan.experiment.kind, settings.seeds * lams, entry.build(settings)
     with torch.device("meta"):  # shapes alone
         model = kind.model(settings, tasks.shape)
-    layout, shared = model.layout(tasks.heads), model.layout({}).size
-    size, drawn = layout.size, spread(model, layout).size
-    every = shared + (size - shared) * (settings.tasks if tasks.own_heads else 1)
-    examples, climbs = tasks.examples, hasattr(project, "ascent")
-    given = project.ascent.batch if climbs else getattr(project, "batch", 1)
-    batch = batch or min(given or examples, examples)
+    moments = len(method.project.initial(ONE)) - 1
+    made = largest_fits(method, settings.tasks, tasks.examples)
+    held = Held(plan, model, tasks, settings, runs, moments, made)
+    most = max([held.fit(fit) for fit in made], default=0)
+    most = max(most, held.prediction(entry), kind.evaluation(settings, tasks.shape, runs))
+    data = tasks.shared[0] + runs * tasks.each[0] + settings.tasks * (tasks.shared[1] + runs * tasks.each[1])
+    return float(most + held.beliefs + held.points + data) / 1e9
 
-    moments = 2 if entry.draws else 1
-    kept = size * settings.tasks if settings.predictive == "per-head" else every
-    beliefs = runs * moments * (every + kept + (4 * size if climbs else 0))
 
-    # On a CPU the layered engine takes one run after another.
-    on_cpu = plan.device.type == "cpu"
-    opaque = isinstance(model.structure(("a",)), Opaque)
-    at_once = 1 if on_cpu and not opaque else runs
-    estimator = getattr(project, "estimator", None)
-    draws = project.draws if model.latent or estimator is not None else 1
-    units = draws * batch * kind.units(settings)
-    fit = at_once * units * 2
-    if estimator == "weights":
-        fit += draws * drawn * (2 * at_once + (runs if on_cpu else 0))
-    elif estimator == "local":
-        fit += units * (runs + 3 * at_once)
-    if not climbs:  # particles, or a gradient for each example of a batch
-        fit = runs * size * 6 * getattr(project, "particles", batch)
-    curvature = getattr(project, "curvature", None)
-    if model.latent and curvature is not None:
-        fit = max(fit, runs * min(curvature.samples or examples, examples) * curvature.draws * model.latent)
+class Held:
+    """Bytes that a method holds."""
 
-    held = tuple(all_runs + runs * own for all_runs, own in zip(tasks.shared, tasks.each, strict=True))
-    most = max(FLOAT * fit, kind.evaluation(settings, tasks.shape, runs))
-    total: int = FLOAT * beliefs + most + 2 * held[0] + settings.tasks * held[1]
-    return total / 1e9
+    def __init__(
+        self, plan: Plan, model: Any, tasks: Tasks, settings: Any, runs: int, moments: int, fits: Sequence[Largest]
+    ) -> None:
+        self.device, self.model, self.tasks, self.settings, self.runs = plan.device, model, tasks, settings, runs
+        self.moments, self.size, self.shared = moments, model.layout(tasks.heads).size, model.layout({}).size
+        self.example = sum(part[0] for part in (tasks.shared, tasks.each)) / max(1, tasks.examples)
+        self.kept = max((fit.kept for fit in fits), default=0)
+        self.coreset = any(fit.what == "coreset" for fit in fits)
+
+    @property
+    def beliefs(self) -> int:
+        """q_{t-1}, q_t and the part of it that a fit is about; those for prediction where they are others."""
+        own, tasks = self.tasks.own_heads, self.settings.tasks
+        every = self.shared + (self.size - self.shared) * (tasks if own else 1)
+        values = every * (2 if own or self.coreset else 1) + (self.size if own else 0)
+        if self.settings.predictive == "per-head":
+            values += self.size * (tasks - 1 + (tasks if self.coreset else 0))
+        elif self.coreset:
+            values += 2 * every
+        found: int = FLOAT * self.runs * self.moments * values
+        return found
+
+    @property
+    def points(self) -> int:
+        """C_{t-1} and C_t, and the rest of a task, each with labels and sources of its own for every run."""
+        rest = self.tasks.examples if self.kept else 0
+        return int(self.runs * (2 * self.kept + rest) * (self.example + LABEL))
+
+    def fit(self, fit: Largest) -> int:
+        """A fit and its batch, or the curvature that is taken where it ends."""
+        examples, runs, project, tasks = fit.examples, self.runs, fit.project, self.tasks
+        if not hasattr(project, "ascent"):  # particles, or a gradient for each example of a batch
+            copies: int = getattr(project, "particles", min(getattr(project, "batch", 1), examples))
+            return int(FLOAT * runs * self.size * 6 * copies)
+        heads = tasks.heads
+        if fit.tasks > 1 and tasks.own_heads:
+            heads = {f"{head} {n}": units for head, units in heads.items() for n in range(fit.tasks)}
+        values = fit_values(project, self.model, heads, self.device.type == "cuda", runs, examples)
+        batch = min(project.ascent.batch or examples, examples)
+        if batch == examples:  # inputs as the network sees them, once if runs share them
+            copies = runs if self.coreset or any(tasks.each) else 1
+            held = FLOAT * copies * examples * prod(tasks.shape)
+        else:  # one batch, and the order of all examples
+            held = int(runs * (batch * self.example + 2 * LABEL * examples))
+        return max(FLOAT * values + held, FLOAT * self.curvature(project))
+
+    def curvature(self, project: Any) -> int:
+        """The noise of the latent variables of the examples whose gradients are squared."""
+        how = getattr(project, "curvature", None)
+        if how is None:
+            return 0
+        samples = min(how.samples or self.tasks.examples, self.tasks.examples)
+        return int(self.runs * samples * how.draws * self.model.latent)
+
+    def prediction(self, entry: MethodEntry) -> int:
+        """The weights that are drawn at once, and the rows that pass through the layers."""
+        if self.model.latent:
+            return 0
+        draws, runs, most = self.settings.predict_draws if entry.draws else 1, self.runs, limits(self.device).rows
+        at_once = max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * self.size), most // runs))
+        matrices = [shape for shape in self.model.layout(self.tasks.heads).shapes if len(shape) == 2]
+        # Draws share the inputs, so of the first layer what goes out is counted alone.
+        widest = max(matrices[0][0], *(sum(shape) for shape in matrices[1:]))
+        rows = min(max(most, runs * at_once), runs * at_once * self.tasks.tests)
+        found: int = FLOAT * (3 * runs * at_once * self.size + rows * widest)
+        return found
 
 
 def available(device: torch.device) -> float:
@@ -153,6 +215,8 @@ def _less(settings: Any, lams: int, tasks: Tasks) -> Iterator[tuple[str, tuple[A
     for name, value in vars(settings).items():
         if name == "batch" and value is None:
             yield f"batch=none (all {tasks.examples} examples at once)", (replace(settings, batch=1), lams)
+        elif name == "coreset_batch" and value is None:
+            yield "coreset_batch=none (all points at once)", (replace(settings, coreset_batch=1), lams)
         elif name == "hidden" and isinstance(value, tuple):
             yield f"hidden={','.join(map(str, value))}", (replace(settings, hidden=(1,) * len(value)), lams)
         elif isinstance(value, int):

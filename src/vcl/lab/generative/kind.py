@@ -141,7 +141,6 @@ GENERATIVE = Kind(
     methods=GENERATIVE_METHODS,
     model=model,
     evaluate=evaluate,
-    units=lambda s: 4 * s.hidden + s.features + 2 * s.latent,
     score=Score(LIKELIHOOD, "mean test log-likelihood", 1.0, " nats"),
     table=Tabled(columns, cells, explain),
     draw=draw,

@@ -1,0 +1,126 @@
+"""How many numbers a fit holds at once beside beliefs and data: counted by the engine that will compute it.
+
+    climb    where it stands, its gradient and Adam's two moments; of a point also the start and the last gradient
+    source   what is drawn: noise of all runs (kernels make their own), weights and their gradients
+    walk     what comes out of every layer, and the gradients on the way back
+
+In torch the layered engine takes one run after another, so its source and walk are those of one run; in Triton, and in
+the general engine, they are those of all runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from vcl.beliefs.layout import Layout
+from vcl.beliefs.mean_field_torch import SMALL
+from vcl.engines.structure import Fork, Latent, Opaque
+from vcl.models.base import roles
+from vcl.ops.weights import Block
+
+PENALTY = 6
+"""Values a parameter that a quadratic penalty holds: centre, precision, weight, start, and what its gradient takes."""
+
+GENERAL = 4
+"""Values that torch keeps of each unit and row in the general engine, where a pass is differentiated as a whole."""
+
+
+class Rows(NamedTuple):
+    """What a walk is made for: draws and examples, and which leaf operations compute it."""
+
+    draws: int
+    examples: int
+    triton: bool
+    local: bool
+
+
+def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, runs: int, examples: int) -> int:
+    """The peak of a fit to so many examples of these heads, by a projection that climbs, in numbers."""
+    layout = model.layout(heads)
+    held, spread, points = roles(model, layout)
+    structure, estimator = model.structure(tuple(heads)), getattr(project, "estimator", None)
+    draws = project.draws if model.latent or estimator is not None else 1
+    batch = min(project.ascent.batch or examples, examples)
+    shared = set(points.names) if estimator is not None else set(layout.names)
+    rows = Rows(draws, batch, triton, estimator == "local")
+    if isinstance(structure, Opaque):
+        units = draws * sum(shape[0] for shape in layout.shapes if len(shape) > 1)
+        at_once, walk = runs, GENERAL * batch * units
+    else:
+        at_once = runs if triton else 1
+        # The last batch of an epoch may be smaller; it has memory of its own.
+        walks = (walk_values(structure, layout, shared, rows._replace(examples=n)) for n in (batch, examples % batch))
+        walk = sum(walks)
+    if estimator is None:
+        climb = layout.size * (6 + (PENALTY if hasattr(project, "lam") else 0))
+        source, noise = layout.size, 0
+    else:
+        climbed = 2 * spread.size + points.size
+        climb = (4 + (project.ascent.average > 0)) * climbed + (held.size if held.size <= SMALL else 0)
+        source, noise = _source(rows, spread, points, isinstance(structure, Opaque))
+        if held != layout:  # the KL is about a part: that of q_{t-1} is a copy, that of q is one at every step
+            climb += 2 * held.size + points.size
+            source += 0 if triton else 8 * held.size
+    noise += draws * batch * model.latent
+    total: int = runs * (climb + noise) + at_once * (source + walk)
+    return total
+
+
+def _source(rows: Rows, spread: Layout, points: Layout, general: bool) -> tuple[int, int]:
+    """The weights of the runs at work and what their gradients take, and the noise of every run."""
+    matrices = [shape for shape in spread.shapes if len(shape) == 2]
+    if rows.local:
+        units = rows.draws * rows.examples * sum(shape[0] for shape in matrices)
+        return (6 if rows.triton or general else 3) * spread.size + points.size, units
+    # Two copies of every draw: its weights, and their gradients until they are summed; torch's own make a third.
+    copies = (2 if rows.draws > 1 or rows.triton else 1) + general
+    kept = points.size if rows.triton else 2 * spread.size + points.size
+    return copies * rows.draws * spread.size + kept, 0 if rows.triton else rows.draws * spread.size
+
+
+def walk_values(structure: Fork | Latent, layout: Layout, shared: set[str], rows: Rows) -> int:
+    """What one run's layers hold on the way up and down; draws share the weights named in ``shared``."""
+    if not rows.examples:
+        return 0
+    walk, every = _Walk(dict(zip(*layout, strict=True)), shared, rows), rows.draws * rows.examples
+    if isinstance(structure, Latent):
+        encoder, decoder = ([step for step in chain if isinstance(step, Block)] for chain in structure[:2])
+        total = walk.chain(encoder, True, False) + walk.chain(decoder, False, True)
+        return total + every * (3 * structure.latent + 3 * walk.shapes[decoder[-1].weight][0]) + walk.inputs
+    trunk, heads = [step for step in structure.trunk if isinstance(step, Block)], list(structure.heads.values())
+    total = walk.chain(trunk, True, False)
+    together = all(block.weight in shared for block in trunk)
+    for head in heads:
+        total += walk.layer(head, together, bool(trunk)) + 3 * every * walk.shapes[head.weight][0]
+    if len(heads) > 1:  # gradients of several heads are added
+        total += 2 * every * walk.shapes[heads[0].weight][1]
+    return total + walk.inputs
+
+
+class _Walk:
+    """Counts layers; a layer's inputs are shared by draws until the first whose weights are not."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]], shared: set[str], rows: Rows) -> None:
+        self.shapes, self.shared, self.rows, self.inputs = shapes, shared, rows, 0
+
+    def chain(self, blocks: list[Block], shared_input: bool, below: bool) -> int:
+        """All layers of a chain."""
+        total = 0
+        for block in blocks:
+            total += self.layer(block, shared_input, below)
+            shared_input, below = shared_input and block.weight in self.shared, True
+        return total
+
+    def layer(self, block: Block, shared_input: bool, below: bool) -> int:
+        """What goes out, what came in where squares stand beside it, and the gradients of both."""
+        (draws, examples, triton, local), (out, width) = self.rows, self.shapes[block.weight]
+        if not self.inputs:
+            self.inputs = examples * width
+        every, shared_weight = draws * examples, block.weight in self.shared
+        rows = examples if shared_input else every
+        if local and not shared_weight:
+            moments = 4 * rows * out + (2 * every * out if shared_input and not triton else 0)
+            return moments + 2 * rows * width * (2 if below else 1)
+        made = (examples if shared_input and shared_weight else every) * out
+        wide = triton and shared_input and not shared_weight and draws > 1
+        return made * (3 if wide else 1) + (rows * width if below else 0)
