@@ -15,7 +15,7 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.point import Point
 from vcl.errors import VclError
 from vcl.lab import cli
-from vcl.lab.datasets import load, places
+from vcl.lab.datasets import data_folders, load
 from vcl.lab.discriminative import METRICS
 from vcl.lab.paper import reproduce
 from vcl.lab.results import Row
@@ -100,7 +100,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("VCL_DATA", raising=False)
     monkeypatch.setenv("VCL_OFFLINE", "1")
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(data_folders, "SYSTEM", tmp_path / "system")
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

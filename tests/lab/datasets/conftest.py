@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_idx import Tiny
 
-from vcl.lab.datasets import places
+from vcl.lab.datasets import data_folders
 
 REAL = os.environ.get("VCL_DATA", "")
 
@@ -20,7 +20,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VCL_OFFLINE", "1")
     # Local servers are to be reached directly, whatever the machine's proxy is.
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(places, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(data_folders, "SYSTEM", tmp_path / "system")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from vcl.lab.datasets.idx_set import FILES
 
 @pytest.fixture(autouse=True)
 def known(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "SOURCES", (datasets.source("digits"), tiny.source()))
+    monkeypatch.setattr(datasets, "DATASETS", (datasets.dataset_entry("digits"), tiny.entry()))
     monkeypatch.setenv("COLUMNS", "200")
 
 

@@ -18,9 +18,9 @@ import pytest
 from tiny_idx import Tiny
 
 from vcl.errors import VclError
-from vcl.lab.datasets import MissingData, mirror, npm, places, store
+from vcl.lab.datasets import MissingData, data_folders, fetch, mirror, npm
 from vcl.lab.datasets.idx_set import FILES
-from vcl.lab.datasets.locate import load_source
+from vcl.lab.datasets.locate import load_dataset
 from vcl.lab.datasets.origins import OriginError
 
 
@@ -100,30 +100,30 @@ def serve(server: Server, tiny: Tiny) -> None:
 
 
 def leftovers() -> list[str]:
-    return [path.name for path in places.cache().rglob("*.part")]
+    return [path.name for path in data_folders.cache().rglob("*.part")]
 
 
 def test_fetch_falls_through_to_the_next_origin(server: Server, closed_port: str, tiny: Tiny) -> None:
     serve(server, tiny)
-    source = tiny.source([mirror.mirror(closed_port), mirror.mirror(server.url)])
+    entry = tiny.entry([mirror.mirror(closed_port), mirror.mirror(server.url)])
     lines: list[str] = []
-    dataset = load_source(source, None, True, lines.append)
+    dataset = load_dataset(entry, None, True, lines.append)
     np.testing.assert_array_equal(dataset.test_x, tiny.test_x)
     host = server.url.removeprefix("http://").rstrip("/")
-    assert dataset.origin == f"fetched from {host} into {places.cache() / 'tiny'}"
+    assert dataset.origin == f"fetched from {host} into {data_folders.cache() / 'tiny'}"
     assert len(lines) == 2
     assert "refused" in lines[1]  # One line for the host, not one for each of four files.
-    assert sorted(path.name for path in (places.cache() / "tiny").iterdir()) == sorted(f + ".gz" for f in FILES)
+    assert sorted(path.name for path in (data_folders.cache() / "tiny").iterdir()) == sorted(f + ".gz" for f in FILES)
     # The second load finds it and asks no one.
     asked = len(server.asked)
-    assert load_source(source, None, True, lines.append).origin == str(places.cache() / "tiny")
+    assert load_dataset(entry, None, True, lines.append).origin == str(data_folders.cache() / "tiny")
     assert len(server.asked) == asked == 4
 
 
 def test_fetch_takes_only_what_is_missing(server: Server, tiny: Tiny) -> None:
     serve(server, tiny)
-    tiny.write(places.cache(), gz=False, only=FILES[1:])
-    load_source(tiny.source([mirror.mirror(server.url)]), None, True, lambda line: None)
+    tiny.write(data_folders.cache(), gz=False, only=FILES[1:])
+    load_dataset(tiny.entry([mirror.mirror(server.url)]), None, True, lambda line: None)
     assert server.asked == [f"/{FILES[0]}.gz"]
 
 
@@ -131,25 +131,25 @@ def test_fetch_refuses_altered_content(server: Server, tiny: Tiny) -> None:
     serve(server, tiny)
     server.files[f"/{FILES[2]}.gz"] = gzip.compress(b"something else")
     with pytest.raises(MissingData, match=f"sent a {FILES[2]} with SHA-256 .* expected"):
-        load_source(tiny.source([mirror.mirror(server.url)]), None, True, lambda line: None)
-    assert not list((places.cache() / "tiny").glob(f"{FILES[2]}*"))
+        load_dataset(tiny.entry([mirror.mirror(server.url)]), None, True, lambda line: None)
+    assert not list((data_folders.cache() / "tiny").glob(f"{FILES[2]}*"))
     assert not leftovers()
 
 
 def test_fetch_of_a_file_that_is_not_there(server: Server, tiny: Tiny) -> None:
     with pytest.raises(MissingData, match="answered 404 Not Found"):
-        load_source(tiny.source([mirror.mirror(server.url)]), None, True, lambda line: None)
+        load_dataset(tiny.entry([mirror.mirror(server.url)]), None, True, lambda line: None)
     assert len(server.asked) == 1
 
 
 def test_offline_and_fetch_false_ask_no_one(server: Server, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     serve(server, tiny)
-    source = tiny.source([mirror.mirror(server.url)])
+    entry = tiny.entry([mirror.mirror(server.url)])
     with pytest.raises(MissingData):
-        load_source(source, None, False, lambda line: None)
+        load_dataset(entry, None, False, lambda line: None)
     monkeypatch.setenv("VCL_OFFLINE", "1")
     with pytest.raises(MissingData, match="VCL_OFFLINE"):
-        load_source(source, None, True, lambda line: None)
+        load_dataset(entry, None, True, lambda line: None)
     assert server.asked == []
 
 
@@ -196,7 +196,7 @@ def test_cache_that_cannot_be_written(server: Server, tiny: Tiny, tmp_path: Path
     (tmp_path / "file").write_text("a file where a folder is wanted")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(VclError, match=r"cannot write to .*: Not a directory; set XDG_CACHE_HOME"):
-        load_source(tiny.source([mirror.mirror(server.url)]), None, True, lambda line: None)
+        load_dataset(tiny.entry([mirror.mirror(server.url)]), None, True, lambda line: None)
     assert server.asked == []  # Nothing is transferred that cannot be kept.
 
 
@@ -207,14 +207,14 @@ def test_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch, error: Ba
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises((VclError, KeyboardInterrupt)):
-        store.write(tmp_path / "out", b"content")
+        fetch.write(tmp_path / "out", b"content")
     assert list(tmp_path.iterdir()) == []
 
 
 def _fetch_in_process(url: str, barrier, results) -> None:
     tiny = Tiny()
     barrier.wait(20)
-    dataset = load_source(tiny.source([mirror.mirror(url)]), None, True, lambda line: None)
+    dataset = load_dataset(tiny.entry([mirror.mirror(url)]), None, True, lambda line: None)
     results.put(bool(np.array_equal(dataset.train_x, tiny.train_x)))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vcl.lab.datasets import load, source
+from vcl.lab.datasets import dataset_entry, load
 
 
 def test_digits() -> None:
@@ -28,7 +28,7 @@ def test_digits() -> None:
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
 def test_real_idx_sets(real_data: Path, name: str) -> None:
-    if source(name).find(real_data) is None:
+    if dataset_entry(name).find(real_data) is None:
         pytest.skip(f"the folder that VCL_DATA names has no {name}")
     dataset = load(name, real_data, fetch=False)
     assert dataset.train_x.shape == (60000, 28, 28)
@@ -38,7 +38,7 @@ def test_real_idx_sets(real_data: Path, name: str) -> None:
 
 
 def test_real_notmnist(real_data: Path) -> None:
-    if source("notmnist").find(real_data) is None:
+    if dataset_entry("notmnist").find(real_data) is None:
         pytest.skip("the folder that VCL_DATA names has no notmnist")
     dataset = load("notmnist", real_data, fetch=False)
     assert len(dataset.train_x) + len(dataset.test_x) == 18724

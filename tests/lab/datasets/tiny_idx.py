@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from vcl.lab.datasets.entry import DatasetEntry
 from vcl.lab.datasets.idx_set import FILES, Four, idx_set
 from vcl.lab.datasets.origins import Origin
-from vcl.lab.datasets.source import Source
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -21,7 +21,7 @@ def idx_bytes(array: np.ndarray) -> bytes:
 
 
 class Tiny:
-    """A dataset of four IDX files, 12 + 6 images of 4x4 in three classes, and its source."""
+    """A dataset of four IDX files, 12 + 6 images of 4x4 in three classes, and its entry."""
 
     name = "tiny"
 
@@ -32,7 +32,7 @@ class Tiny:
         arrays = (self.train_x, self.train_y, self.test_x, self.test_y)
         self.content = dict(zip(FILES, map(idx_bytes, arrays), strict=True))
 
-    def source(self, origins: Sequence[Origin] = ()) -> Source:
+    def entry(self, origins: Sequence[Origin] = ()) -> DatasetEntry:
         hashes = Four(*(hashlib.sha256(content).hexdigest() for content in self.content.values()))
         return idx_set(self.name, "a tiny set", hashes, ("a", "b", "c"), origins)
 

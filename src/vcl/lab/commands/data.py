@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from vcl.lab.datasets.source import Found
+    from vcl.lab.datasets.entry import Found
 
 app = typer.Typer(no_args_is_help=True, help="List, get and verify the datasets.")
 
@@ -24,7 +24,7 @@ def list_(data: Folder = None) -> None:
     from rich.table import Table
 
     from vcl.lab.console import make_console
-    from vcl.lab.datasets import SOURCES, silent
+    from vcl.lab.datasets import DATASETS, silent
     from vcl.lab.datasets.locate import find
 
     table = Table("name", "what", "where", "size")
@@ -32,10 +32,10 @@ def list_(data: Folder = None) -> None:
     table.columns[0].no_wrap = True
     table.columns[2].overflow = "fold"
     table.columns[3].justify = "right"
-    for source in SOURCES:
-        found = find(source, data, silent)
+    for entry in DATASETS:
+        found = find(entry, data, silent)
         where = found.where if found else "not found"
-        table.add_row(source.name, source.about, where, _size(found) if found else "")
+        table.add_row(entry.name, entry.about, where, _size(found) if found else "")
     make_console().print(table)
 
 
@@ -61,15 +61,15 @@ def verify(
 ) -> None:
     """Compare every file found, in every data folder, with its known hash; exit code 1 if one is bad."""
     from vcl.errors import VclError
-    from vcl.lab.datasets import MissingData, names, source
+    from vcl.lab.datasets import MissingData, dataset_entry, names
+    from vcl.lab.datasets.data_folders import data_folders
     from vcl.lab.datasets.locate import find_all
-    from vcl.lab.datasets.places import places
 
     faults: list[str] = []
-    for entry in [source(each) for each in ((name,) if name else names())]:
+    for entry in [dataset_entry(each) for each in ((name,) if name else names())]:
         finds = find_all(entry, data)
         if not finds and name:
-            looked = ", ".join(str(place) for place in places(data))
+            looked = ", ".join(str(place) for place in data_folders(data))
             raise MissingData(f"{name} is in none of {looked}: run `vcl data get {name}`.")
         for found in finds:
             for path in found.files:

@@ -6,26 +6,26 @@ from pathlib import Path
 
 from vcl.errors import unknown
 from vcl.lab.datasets.digits import DIGITS
+from vcl.lab.datasets.entry import Dataset, DatasetEntry, MissingData, Say, silent
 from vcl.lab.datasets.fashion_mnist import FASHION_MNIST
-from vcl.lab.datasets.locate import load_source
+from vcl.lab.datasets.locate import load_dataset
 from vcl.lab.datasets.mnist import MNIST
 from vcl.lab.datasets.notmnist import NOTMNIST, NOTMNIST_LARGE
-from vcl.lab.datasets.source import Dataset, MissingData, Say, Source, silent
 
-__all__ = ["SOURCES", "Dataset", "MissingData", "describe", "load", "names", "silent", "source"]
+__all__ = ["DATASETS", "Dataset", "MissingData", "dataset_entry", "describe", "load", "names", "silent"]
 
-# A new dataset is a Source in a file of its own and its name here.
-SOURCES = (DIGITS, MNIST, FASHION_MNIST, NOTMNIST, NOTMNIST_LARGE)
+# A new dataset is a DatasetEntry in a file of its own and its name here.
+DATASETS = (DIGITS, MNIST, FASHION_MNIST, NOTMNIST, NOTMNIST_LARGE)
 
 
 def names() -> tuple[str, ...]:
     """The names of all datasets."""
-    return tuple(source.name for source in SOURCES)
+    return tuple(entry.name for entry in DATASETS)
 
 
-def source(name: str) -> Source:
+def dataset_entry(name: str) -> DatasetEntry:
     """What is known of the dataset of this name."""
-    for entry in SOURCES:
+    for entry in DATASETS:
         if entry.name == name:
             return entry
     raise unknown("dataset", name, names())
@@ -33,7 +33,7 @@ def source(name: str) -> Source:
 
 def describe(name: str) -> str:
     """What a dataset is, in a line."""
-    return source(name).about
+    return dataset_entry(name).about
 
 
 def load(name: str, folder: Path | None = None, *, fetch: bool = True, say: Say = silent) -> Dataset:
@@ -43,4 +43,4 @@ def load(name: str, folder: Path | None = None, *, fetch: bool = True, say: Say 
     and is never fetched over. MissingData is raised when the dataset cannot be had; `VCL_OFFLINE=1` and
     `fetch=False` forbid the network. What happens on the way is said line by line through `say`.
     """
-    return load_source(source(name), folder, fetch, say)
+    return load_dataset(dataset_entry(name), folder, fetch, say)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vcl.lab.datasets.source import Dataset, Found, Say, Source
+from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, Say
 from vcl.lab.datasets.split import held_out
 
 
@@ -29,7 +29,7 @@ def _read(found: Found, say: Say) -> Dataset:
     return Dataset("digits", images[~test], labels[~test], images[test], labels[test], tuple("0123456789"), found.where)
 
 
-DIGITS = Source(
+DIGITS = DatasetEntry(
     "digits",
     "handwritten digits, 1,797 images of 8x8, of which a fifth to test on",
     by_hand="install scikit-learn",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vcl.lab.datasets.checksum import verified
+from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, Say
+from vcl.lab.datasets.fetch import fetch_files
 from vcl.lab.datasets.idx import images_and_labels
 from vcl.lab.datasets.origins import Origin
-from vcl.lab.datasets.source import Dataset, Found, Say, Source
-from vcl.lab.datasets.store import bring
 
 
 class Four(NamedTuple):
@@ -32,7 +32,7 @@ FILES = Four(
 
 def idx_set(
     name: str, about: str, sha256: Four, classes: tuple[str, ...], origins: Sequence[Origin], also: str = ""
-) -> Source:
+) -> DatasetEntry:
     """The dataset in the folder `name` of a data folder; the hashes are those of the uncompressed files."""
     expected = dict(zip(FILES, sha256, strict=True))
     mend = f"delete it and run `vcl data get {name}`, or put the original file in its place"
@@ -66,6 +66,6 @@ def idx_set(
 
     def fetch(data: Path, say: Say) -> str:
         missing = {file: hash for file, hash in expected.items() if file not in present(data)}
-        return bring(data / name, missing, origins, say)
+        return fetch_files(data / name, missing, origins, say)
 
-    return Source(name, about, by_hand, find, check, read, fetch)
+    return DatasetEntry(name, about, by_hand, find, check, read, fetch)

@@ -4,53 +4,53 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vcl.lab.datasets.data_folders import cache, data_folders, offline
+from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, MissingData, Say
 from vcl.lab.datasets.origins import OriginError
-from vcl.lab.datasets.places import cache, offline, places
-from vcl.lab.datasets.source import Dataset, Found, MissingData, Say, Source
 
 
-def find_all(source: Source, folder: Path | None = None) -> list[Found]:
+def find_all(entry: DatasetEntry, folder: Path | None = None) -> list[Found]:
     """What lies of a dataset in each of the data folders, whole or not, in their order."""
-    return list(dict.fromkeys(found for place in places(folder) if (found := source.find(place))))
+    return list(dict.fromkeys(found for place in data_folders(folder) if (found := entry.find(place))))
 
 
-def find(source: Source, folder: Path | None, say: Say) -> Found | None:
+def find(entry: DatasetEntry, folder: Path | None, say: Say) -> Found | None:
     """The first data folder's that has it whole; what lacks files is said and passed over."""
-    for found in find_all(source, folder):
+    for found in find_all(entry, folder):
         if not found.lacking:
             return found
         say(f"{found.where} is passed over, for it lacks {', '.join(found.lacking)}")
     return None
 
 
-def load_source(source: Source, folder: Path | None, fetch: bool, say: Say) -> Dataset:
+def load_dataset(entry: DatasetEntry, folder: Path | None, fetch: bool, say: Say) -> Dataset:
     """Read a dataset from where it is, or fetch it first."""
-    found = find(source, folder, say)
+    found = find(entry, folder, say)
     if found is not None:
-        return source.read(found, say)
-    origin = _fetch(source, folder, fetch, say)
-    fetched = source.find(cache())
+        return entry.read(found, say)
+    origin = _fetch(entry, folder, fetch, say)
+    fetched = entry.find(cache())
     if fetched is None or fetched.lacking:
-        raise _missing(source, folder, "what was fetched is gone again")
-    return source.read(fetched, say)._replace(origin=f"fetched from {origin} into {fetched.where}")
+        raise _missing(entry, folder, "what was fetched is gone again")
+    return entry.read(fetched, say)._replace(origin=f"fetched from {origin} into {fetched.where}")
 
 
-def _fetch(source: Source, folder: Path | None, fetch: bool, say: Say) -> str:
-    if source.fetch is None:
-        raise _missing(source, folder, "there is no verified place to fetch it from")
+def _fetch(entry: DatasetEntry, folder: Path | None, fetch: bool, say: Say) -> str:
+    if entry.fetch is None:
+        raise _missing(entry, folder, "there is no verified place to fetch it from")
     if not fetch:
-        raise _missing(source, folder, "this call does not fetch")
+        raise _missing(entry, folder, "this call does not fetch")
     if offline():
-        raise _missing(source, folder, "VCL_OFFLINE forbids the network")
-    say(f"{source.name} is not on this machine; fetching it into {cache()}")
+        raise _missing(entry, folder, "VCL_OFFLINE forbids the network")
+    say(f"{entry.name} is not on this machine; fetching it into {cache()}")
     try:
-        return source.fetch(cache(), say)
+        return entry.fetch(cache(), say)
     except OriginError as failure:
-        raise _missing(source, folder, str(failure)) from failure
+        raise _missing(entry, folder, str(failure)) from failure
 
 
-def _missing(source: Source, folder: Path | None, reason: str) -> MissingData:
-    looked = ", ".join(str(place) for place in places(folder))
+def _missing(entry: DatasetEntry, folder: Path | None, reason: str) -> MissingData:
+    looked = ", ".join(str(place) for place in data_folders(folder))
     return MissingData(
-        f"{source.name} is in none of {looked}, and it was not fetched ({reason}); to have it, {source.by_hand}."
+        f"{entry.name} is in none of {looked}, and it was not fetched ({reason}); to have it, {entry.by_hand}."
     )

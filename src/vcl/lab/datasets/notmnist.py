@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vcl.errors import VclError
 from vcl.lab.datasets.checksum import altered, read_file
+from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, Say
 from vcl.lab.datasets.png import read_classes
-from vcl.lab.datasets.source import Dataset, Found, Say, Source
 from vcl.lab.datasets.split import held_out
 
 LETTERS = tuple("ABCDEFGHIJ")
@@ -111,7 +111,7 @@ def _by_hand(size: str) -> str:
     return f"unpack {url} in a folder and give this folder with --data or VCL_DATA"
 
 
-NOTMNIST = Source(
+NOTMNIST = DatasetEntry(
     "notmnist",
     "glyphs A to J, 18,724 images of 28x28 (the small set), of which a tenth to test on",
     by_hand=_by_hand("small"),
@@ -119,7 +119,7 @@ NOTMNIST = Source(
     check=_check,
     read=_read_small,
 )
-NOTMNIST_LARGE = Source(
+NOTMNIST_LARGE = DatasetEntry(
     "notmnist-large",
     "glyphs A to J, about 500,000 noisier images of 28x28, of which a tenth to test on",
     by_hand=_by_hand("large"),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vcl.errors import VclError
-from vcl.lab.datasets.source import Say
+from vcl.lab.datasets.entry import Say
 
 
 def read_classes(folders: Sequence[Path], side: int, say: Say) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

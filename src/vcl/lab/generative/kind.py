@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, too_fast
-from vcl.lab.datasets.places import cache
+from vcl.lab.datasets.data_folders import cache
 from vcl.lab.generative.classifier import LAYERS, Classifier, Training, classifier
 from vcl.lab.generative.keep import generators, samples
 from vcl.lab.generative.methods import GENERATIVE_METHODS

@@ -19,7 +19,7 @@ def cache() -> Path:
     return base / "vcl"
 
 
-def places(folder: Path | None = None) -> tuple[Path, ...]:
+def data_folders(folder: Path | None = None) -> tuple[Path, ...]:
     """The data folders, first come first served: the one given, `$VCL_DATA`, the cache, the system's."""
     if folder is not None and not folder.expanduser().is_dir():
         raise VclError(

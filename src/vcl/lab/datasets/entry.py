@@ -49,8 +49,8 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
-    """Everything the lab knows of one dataset. Adding one is such an entry, and its name in `SOURCES`."""
+class DatasetEntry:
+    """Everything the lab knows of one dataset. Adding one is such an entry, and its name in `DATASETS`."""
 
     name: str
     about: str

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from vcl.errors import VclError
 from vcl.lab.datasets.checksum import sha256, unpack
+from vcl.lab.datasets.entry import Say
 from vcl.lab.datasets.origins import Origin, OriginError
-from vcl.lab.datasets.source import Say
 
 
-def bring(folder: Path, expected: Mapping[str, str], origins: Sequence[Origin], say: Say) -> str:
+def fetch_files(folder: Path, expected: Mapping[str, str], origins: Sequence[Origin], say: Say) -> str:
     """Fetch files, given as name to SHA-256 of the content, and name the origins they came from.
 
     Raises OriginError when all origins failed; each failure is said in one line.
