@@ -22,7 +22,7 @@ from vcl.beliefs.mean_field_torch import DrawnTorch, LocalTorch
 from vcl.data import Data, dataset
 from vcl.engines.bound import DrawnBound, LayeredBound
 from vcl.engines.general import General
-from vcl.engines.sources import SOURCES
+from vcl.engines.suppliers import SUPPLIERS
 from vcl.fitting.step import by_autograd
 from vcl.models import Network
 from vcl.models.likelihoods import Categorical
@@ -133,8 +133,8 @@ def registered(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
     """One rule and one entry for each estimator: all that the package must be told."""
     local = request.getfixturevalue("estimator") == "local"
     monkeypatch.setitem(layers_torch.RULES, "rotated", RotatedLocal if local else Rotated)
-    monkeypatch.setitem(SOURCES, (KroneckerFit, "weights", "layered/torch"), DrawnSupplier)
-    monkeypatch.setitem(SOURCES, (KroneckerFit, "local", "layered/torch"), LocalSupplier)
+    monkeypatch.setitem(SUPPLIERS, (KroneckerFit, "weights", "layered/torch"), DrawnSupplier)
+    monkeypatch.setitem(SUPPLIERS, (KroneckerFit, "local", "layered/torch"), LocalSupplier)
 
 
 def problem(draws: int, estimator: str) -> tuple[Elbo, Kronecker, Data, torch.Generator]:

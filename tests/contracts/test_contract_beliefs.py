@@ -162,7 +162,7 @@ def test_a_full_gaussian_keeps_its_conditional() -> None:
     """q(rest | part) is the same before and after: its precision, and its mean at any value of the part."""
     q, part = MADE["full"](0, LAYOUT), MADE["full"](5, PART)
     merged = q.merge(part)
-    a, b = LAYOUT.places(PART), LAYOUT.places(REST)
+    a, b = LAYOUT.positions(PART), LAYOUT.positions(REST)
 
     def conditional(q: Any, at: Tensor) -> tuple[Tensor, Tensor]:
         covariance = q.precision.inverse()
@@ -245,7 +245,7 @@ class TestVariationalFamilies:
         q, mean = MADE[name](0, LAYOUT), numbers(9, RUNS, D)
         start = q.start(mean, ["heads.a.w"], 0.04)
         assert torch.equal(start.mean, mean)
-        wide, others = LAYOUT.places(REST), LAYOUT.places(PART)
+        wide, others = LAYOUT.positions(REST), LAYOUT.positions(PART)
         covariance, before = COVARIANCE[name](start), COVARIANCE[name](q)
         assert torch.allclose(covariance[:, wide][:, :, wide], 0.04 * torch.eye(3).double().expand(RUNS, 3, 3))
         assert not covariance[:, wide][:, :, others].any()

@@ -42,9 +42,9 @@ def test_cut_is_pick_and_both_are_the_named_values(both: tuple[Layout, Layout], 
     assert bits(layout.cut(flat, part)) == bits(picked)
     for name, value in part.split(picked).items():
         assert bits(value) == bits(named[name])
-    places = layout.places(part).tolist()
-    assert len(set(places)) == len(places) == part.size
-    assert sorted(places + layout.places(rest_of(layout, part)).tolist()) == list(range(layout.size))
+    positions = layout.positions(part).tolist()
+    assert len(set(positions)) == len(positions) == part.size
+    assert sorted(positions + layout.positions(rest_of(layout, part)).tolist()) == list(range(layout.size))
 
 
 @few(100)

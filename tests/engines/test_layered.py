@@ -22,7 +22,7 @@ from vcl.fitting.step import Step, by_autograd
 from vcl.models import LinearGaussian, Network, Vae, mlp, mlp_vae
 from vcl.models.likelihoods import Categorical, Likelihood, Normal, Probit
 from vcl.models.pixels import BernoulliPixels, NormalPixels
-from vcl.ops.weights import Block
+from vcl.ops.layer_weights import Block
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
 

@@ -10,9 +10,9 @@ from vcl.engines.structure import Fork
 from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops import devices
+from vcl.ops.layer_weights import Block
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
-from vcl.ops.weights import Block
 from vcl.predicting.prediction import predict
 
 RUNS, DRAWS = 2, 7

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vcl.beliefs.layout import Layout, Params
 from vcl.engines.general import _over_draws
-from vcl.engines.usage import ESTIMATORS, Plan, _among, evaluate, plan
+from vcl.engines.usage import ESTIMATORS, Usage, _among, evaluate, find_usage
 from vcl.errors import VclError
 from vcl.models import mlp
 
@@ -29,21 +29,21 @@ def layout(params: dict[str, Tensor]) -> Layout:
 
 def draws(
     module: nn.Module, x: Tensor, estimator: str, count: int, seed: int = 0, var: float = 0.3
-) -> tuple[Plan, Tensor]:
+) -> tuple[Usage, Tensor]:
     """``count`` draws of the module's output for one run: [count, N, ...]."""
     function, params = of(module, x)
-    planned = plan(function, params, x.shape[0], estimator)
+    usage = find_usage(function, params, x.shape[0], estimator)
     names = layout(params)
     mean = names.join(params)[None]
-    noise = torch.randn(1, count, planned.noise, generator=torch.Generator().manual_seed(seed), dtype=mean.dtype)
+    noise = torch.randn(1, count, usage.noise, generator=torch.Generator().manual_seed(seed), dtype=mean.dtype)
     variances = names.split(torch.full_like(mean, var))
-    one = over_draws(planned, module, names.split(mean), variances, noise, x[None])
-    return planned, one[0]
+    one = over_draws(usage, module, names.split(mean), variances, noise, x[None])
+    return usage, one[0]
 
 
-def over_draws(planned: Plan, module: nn.Module, mean: Params, var: Params, noise: Tensor, x: Tensor) -> Tensor:
+def over_draws(usage: Usage, module: nn.Module, mean: Params, var: Params, noise: Tensor, x: Tensor) -> Tensor:
     def one(mean: Params, var: Params, noise: Tensor, points: Params, x: Tensor) -> Tensor:
-        return evaluate(planned, lambda p: functional_call(module, dict(p), x), mean, var, noise)
+        return evaluate(usage, lambda p: functional_call(module, dict(p), x), mean, var, noise)
 
     return _over_draws(one, mean, var, noise, {}, (x,), ())
 
@@ -60,9 +60,9 @@ X = torch.randn(EXAMPLES, 4, generator=torch.Generator().manual_seed(2), dtype=t
 
 def test_one_local_layer_has_exactly_the_moments_of_drawn_weights() -> None:
     module = seeded(nn.Linear(4, 3))
-    planned, out = draws(module, X, "local", 100_000)
-    assert planned.local == ("weight", "bias")
-    assert planned.noise == EXAMPLES * 3
+    usage, out = draws(module, X, "local", 100_000)
+    assert usage.local == ("weight", "bias")
+    assert usage.noise == EXAMPLES * 3
     assert torch.allclose(out.mean(0), F.linear(X, module.weight, module.bias), atol=0.02)
     assert torch.allclose(out.var(0), (0.3 * (X**2).sum(-1) + 0.3)[:, None].expand(-1, 3), rtol=0.03)
 
@@ -70,9 +70,9 @@ def test_one_local_layer_has_exactly_the_moments_of_drawn_weights() -> None:
 def test_local_gives_each_example_its_own_noise_and_weights_share_theirs() -> None:
     module, twice = seeded(nn.Linear(4, 3)), X[:1].expand(2, 4)
     _, local = draws(module, twice, "local", 50)
-    planned, shared = draws(module, twice, "weights", 50)
-    assert planned.drawn == ("weight", "bias")
-    assert planned.noise == 15
+    usage, shared = draws(module, twice, "weights", 50)
+    assert usage.drawn == ("weight", "bias")
+    assert usage.noise == 15
     assert torch.equal(shared[:, 0], shared[:, 1])
     assert not torch.equal(local[:, 0], local[:, 1])
 
@@ -99,7 +99,7 @@ def test_first_layer_moments_are_computed_once_for_all_draws(runs: int) -> None:
     """The matrix products on the raw inputs must not grow with the number of draws."""
     module = seeded(mlp(4, [6]))
     function, params = of(module, X)
-    planned = plan(function, params, EXAMPLES, "local")
+    usage = find_usage(function, params, EXAMPLES, "local")
     names, seen = layout(params), []
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -110,8 +110,8 @@ def test_first_layer_moments_are_computed_once_for_all_draws(runs: int) -> None:
 
     mean, x = names.join(params).expand(runs, -1), X.expand(runs, *X.shape)
     with Watch():
-        noise = torch.randn(runs, 7, planned.noise, dtype=mean.dtype)
-        over_draws(planned, module, names.split(mean), names.split(mean**2), noise, x)
+        noise = torch.randn(runs, 7, usage.noise, dtype=mean.dtype)
+        over_draws(usage, module, names.split(mean), names.split(mean**2), noise, x)
     assert len(seen) == 2
     for shapes in seen:
         (rows,) = [shape for shape in shapes if shape[-2:] == (EXAMPLES, 4)]
@@ -121,12 +121,12 @@ def test_first_layer_moments_are_computed_once_for_all_draws(runs: int) -> None:
 def test_gradients_of_the_local_estimator_are_those_of_its_formula() -> None:
     module = seeded(nn.Linear(4, 3))
     function, params = of(module, X)
-    planned = plan(function, params, EXAMPLES, "local")
-    noise = torch.randn(planned.noise, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    usage = find_usage(function, params, EXAMPLES, "local")
+    noise = torch.randn(usage.noise, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
     def through_the_mode(*values: Tensor) -> Tensor:
         mean, var = dict(zip(params, values[:2], strict=True)), dict(zip(params, values[2:], strict=True))
-        return evaluate(planned, function, mean, var, noise)
+        return evaluate(usage, function, mean, var, noise)
 
     inputs = [value.clone().requires_grad_() for value in (*params.values(), *(p**2 + 0.1 for p in params.values()))]
     assert torch.autograd.gradcheck(through_the_mode, tuple(inputs))
@@ -135,9 +135,9 @@ def test_gradients_of_the_local_estimator_are_those_of_its_formula() -> None:
 def test_a_dead_input_without_bias_has_finite_gradients() -> None:
     module = seeded(nn.Linear(4, 3, bias=False))
     function, params = of(module, torch.zeros(EXAMPLES, 4, dtype=torch.float64))
-    planned = plan(function, params, EXAMPLES, "local")
+    usage = find_usage(function, params, EXAMPLES, "local")
     var = params["weight"].square().requires_grad_()
-    out = evaluate(planned, function, params, {"weight": var}, torch.ones(planned.noise, dtype=torch.float64))
+    out = evaluate(usage, function, params, {"weight": var}, torch.ones(usage.noise, dtype=torch.float64))
     assert torch.autograd.grad(out.sum(), var)[0].isfinite().all()
 
 
@@ -178,8 +178,8 @@ class Flattened(OverSequence):
 )
 def test_layers_that_share_weights_within_an_example_draw_them(module: nn.Module, x: Tensor) -> None:
     """Local reparameterisation would lose the correlation: a pooled output would get a fraction of its variance."""
-    planned, out = draws(seeded(module), x, "local", 60_000)
-    assert not planned.local
+    usage, out = draws(seeded(module), x, "local", 60_000)
+    assert not usage.local
     _, reference = draws(seeded(module), x, "weights", 60_000, seed=1)
     assert torch.allclose(out.var(0), reference.var(0), rtol=0.05)
 
@@ -210,8 +210,8 @@ class Twice(nn.Module):
 @pytest.mark.parametrize("module", [Tied(True), Tied(False), Twice()], ids=["linear first", "transpose first", "twice"])
 def test_tied_weights_are_drawn_once_and_used_everywhere(module: nn.Module) -> None:
     module = seeded(module)
-    planned, out = draws(module, X, "local", 3)
-    assert not planned.local
+    usage, out = draws(module, X, "local", 3)
+    assert not usage.local
     _, same = draws(module, X, "weights", 3)
     assert torch.equal(out, same)
 
@@ -250,16 +250,16 @@ class Embedded(nn.Module):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_residual_attention_and_embedding_networks_work(module: nn.Module, estimator: str) -> None:
     module = seeded(module)
-    planned, out = draws(module, X, estimator, 4)
-    assert set(planned.local) | set(planned.drawn) == dict(module.named_parameters()).keys()
+    usage, out = draws(module, X, estimator, 4)
+    assert set(usage.local) | set(usage.drawn) == dict(module.named_parameters()).keys()
     assert out.isfinite().all()
     assert not torch.equal(out[0], out[1])
 
 
 def test_only_the_linear_layers_of_a_residual_network_are_local() -> None:
-    planned, _ = draws(seeded(Residual()), X, "local", 1)
-    assert set(planned.local) == {"first.weight", "first.bias", "second.weight", "second.bias"}
-    assert set(planned.drawn) == {"norm.weight", "norm.bias"}
+    usage, _ = draws(seeded(Residual()), X, "local", 1)
+    assert set(usage.local) == {"first.weight", "first.bias", "second.weight", "second.bias"}
+    assert set(usage.drawn) == {"norm.weight", "norm.bias"}
 
 
 def test_batch_normalisation_is_refused_inside_the_pass() -> None:

@@ -41,7 +41,7 @@ def test_it_learns_samples_and_scores() -> None:
     assert ((samples >= 0) & (samples <= 1)).all()
     assert torch.equal(samples, learner.sample("left", 5))
     assert not torch.equal(samples, learner.sample("left", 5, seed=1))
-    assert not torch.equal(samples, learner.sample("left", 5, weights="mean"))
+    assert not torch.equal(samples, learner.sample("left", 5, theta="mean"))
     scores = learner.log_prob(images(0, 7), "left", draws=20)
     assert scores.shape == (2, 7)
     assert scores.isfinite().all()

@@ -46,11 +46,11 @@ from vcl.ops import kernels, layers_torch, layers_triton
 from vcl.ops.adam import make_adam
 from vcl.ops.kernels import draws as draws_kernel
 from vcl.ops.kernels import inputs
+from vcl.ops.layer_weights import Block
 from vcl.ops.layers import Linear, Sizes
 from vcl.ops.noise import Key
 from vcl.ops.penalties import add_path
 from vcl.ops.rng import Rng
-from vcl.ops.weights import Block
 from vcl.projections.point import LogLikelihood
 from vcl.projections.vi import Elbo
 

@@ -88,10 +88,10 @@ class TestAgainstFactorAnalysis:
     def test_drawn_weights_are_averaged_over(self) -> None:
         q = belief(bias_var=0.1)
         exact = factor_analysis(W, B, NOISE, X, extra=0.1)
-        drawn = estimate(q, 4000, weights="drawn", theta_draws=4000)[0]
+        drawn = estimate(q, 4000, theta="drawn", theta_draws=4000)[0]
         assert (drawn - exact).abs().mean() < 0.1
         assert (exact - EXACT).abs().mean() > 0.3
-        assert torch.allclose(estimate(q, 5)[0], EXACT, atol=1e-9), "weights='mean' does not see the variance"
+        assert torch.allclose(estimate(q, 5)[0], EXACT, atol=1e-9), "theta='mean' does not see the variance"
 
     def test_runs_alone_and_stacked_agree(self) -> None:
         stack = estimate(belief(shift=0.2, runs=3), 50)
@@ -148,7 +148,7 @@ class TestBadInput:
         with pytest.raises(VclError, match="draws is 0, theta_draws is 100 and chunk is 50000; give at least 1"):
             estimate(belief(), 0)
         with pytest.raises(VclError, match="theta_draws is 0"):
-            estimate(belief(), 5, weights="drawn", theta_draws=0)
+            estimate(belief(), 5, theta="drawn", theta_draws=0)
         with pytest.raises(VclError, match="count is 0"):
             generate(belief(), MODEL, "a", 0, Rng((0,)))
 
@@ -159,7 +159,7 @@ class TestBadInput:
             log_marginal(belief(), MODEL, X[None], "b", Rng((0,)), 2)
 
     def test_words_and_runs(self) -> None:
-        with pytest.raises(VclError, match="unknown weights 'mode'"):
-            estimate(belief(), 5, weights="mode")
+        with pytest.raises(VclError, match="unknown theta 'mode'"):
+            estimate(belief(), 5, theta="mode")
         with pytest.raises(VclError, match="the belief has 1 runs, x has 2 and there are 1 seeds"):
             log_marginal(belief(), MODEL, X.expand(2, 40, 5), "a", Rng((0,)), 2)

@@ -202,7 +202,7 @@ class TestTheObjective:
         """Only what is drawn has an axis of draws: the images, which are 16 wide, enter one product a run."""
         model, elbo, q, _, data = self.objective()
         bound = GeneralBound(General(model, q.layout), elbo.fit, "weights", 3, model.latent)
-        bound.plan(data)
+        bound.usage(data)
         seen: list[int] = []
 
         class Watch(torch.utils._python_dispatch.TorchDispatchMode):

@@ -17,7 +17,7 @@ from vcl.models.likelihoods import Categorical, Likelihood, Probit
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict
 from vcl.projections import MomentMatching, Target
-from vcl.projections.moments import update
+from vcl.projections.moment_matching import update
 
 
 def first_run(data: Data) -> Data:

@@ -24,7 +24,7 @@ from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict
 from vcl.projections import Particles, SequentialMonteCarlo, Target, hmc
 from vcl.projections.hmc import LogLikelihoods, Swarm, draw, move
-from vcl.projections.weights import moments, next_rise, systematic, weigh
+from vcl.projections.particle_weights import moments, next_rise, systematic, weigh
 from vcl.recursion import Method, Task, initial, learn
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)

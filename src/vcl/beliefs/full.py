@@ -51,7 +51,7 @@ class FullGaussian(NamedTuple):
         """The marginal over ``part``. With a the part and b the rest, its precision is L_aa - L_ab L_bb^{-1} L_ba."""
         if part == self.layout:
             return self
-        index, _ = self._places(part)
+        index, _ = self._positions(part)
         precision = self.precision[:, index][:, :, index] - self._explained(part)
         return FullGaussian(part, self.mean[:, index], precision)
 
@@ -63,7 +63,7 @@ class FullGaussian(NamedTuple):
         """
         if part.layout == self.layout:
             return part
-        index, other = self._places(part.layout)
+        index, other = self._positions(part.layout)
         precision = self.precision.clone()
         precision[:, index[:, None], index] = part.precision + self._explained(part.layout)
         moved = self.precision[:, other][:, :, index] @ (part.mean - self.mean[:, index]).unsqueeze(-1)
@@ -103,7 +103,7 @@ class FullGaussian(NamedTuple):
     def start(self, mean: Tensor, wide: Collection[str], var: float) -> FullGaussian:
         """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var`` and are independent, the rest its marginal."""
         rest = self.layout.where(lambda name: name not in wide)
-        index = self.layout.places(rest).to(mean.device)
+        index = self.layout.positions(rest).to(mean.device)
         precision = torch.diag_embed(torch.full_like(mean, 1 / var))
         precision[:, index[:, None], index] = self.restrict(rest).precision
         return FullGaussian(self.layout, mean, precision)
@@ -112,15 +112,15 @@ class FullGaussian(NamedTuple):
         """How to climb from this belief: by the mean and a Cholesky factor of the covariance."""
         return FullFit(self, roles, climbs)
 
-    def _places(self, part: Layout) -> tuple[Tensor, Tensor]:
+    def _positions(self, part: Layout) -> tuple[Tensor, Tensor]:
         """Positions of ``part`` and of the rest."""
         rest = self.layout.where(lambda name: name not in part.names)
         where = self.mean.device
-        return self.layout.places(part).to(where), self.layout.places(rest).to(where)
+        return self.layout.positions(part).to(where), self.layout.positions(rest).to(where)
 
     def _explained(self, part: Layout) -> Tensor:
         """L_ab L_bb^{-1} L_ba: what the part's precision loses where the rest is integrated out; 0 if independent."""
-        index, other = self._places(part)
+        index, other = self._positions(part)
         cross = self.precision[:, other][:, :, index]
         found: Tensor = cross.mT @ torch.linalg.solve(self.precision[:, other][:, :, other], cross)
         return 0.5 * (found + found.mT)

@@ -73,7 +73,7 @@ class Layout(NamedTuple):
         new = self.new(other)
         return Layout(self.names + new.names, self.shapes + new.shapes)
 
-    def places(self, part: Layout) -> Tensor:
+    def positions(self, part: Layout) -> Tensor:
         """Positions of ``part``'s values in this flat vector."""
         sizes = self.sizes
         spans = dict(zip(self.names, zip(accumulate(sizes, initial=0), sizes, strict=False), strict=True))
@@ -97,7 +97,7 @@ class Layout(NamedTuple):
 
     def pick(self, flat: Tensor, part: Layout) -> Tensor:
         """The values of ``part`` out of ``flat`` [..., D]."""
-        return flat if part == self else flat[..., self.places(part).to(flat.device)]
+        return flat if part == self else flat[..., self.positions(part).to(flat.device)]
 
     def cut(self, flat: Tensor, part: Layout) -> Tensor:
         """The same as :meth:`pick` by slices, which is cheap to differentiate and needs no index on the device."""
@@ -119,7 +119,7 @@ class Layout(NamedTuple):
 
     def put(self, flat: Tensor, part: Layout, values: Tensor) -> Tensor:
         """``flat`` with the values of ``part`` replaced and every other one bitwise as it was."""
-        return values if part == self else flat.index_copy(-1, self.places(part).to(flat.device), values)
+        return values if part == self else flat.index_copy(-1, self.positions(part).to(flat.device), values)
 
     def append(self, flat: Tensor, grown: Layout, values: Tensor) -> Tensor:
         """``flat`` [R, D] with what ``grown`` has beyond this layout behind it, out of ``values`` [1, grown.size]."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field_fit import MeanFieldFit, Parameters
-from vcl.ops.weights import Block
+from vcl.ops.layer_weights import Block
 
 SMALL = 2**20
 """Up to so many parameters some things are kept that could be found anew; never by the number of runs, whose bits
@@ -193,7 +193,7 @@ class LocalTorch:
         self.flat = two_like(self.mean[:1]).expand(2, runs, size) if small else both
         self.var = self.flat[1, :1] if small else None
         self.pairs = [layout.split(self.flat[:, run : run + 1]) for run in range(runs)]
-        self.places = [layout.split(both[:, run : run + 1]) for run in range(runs)]
+        self.gradients = [layout.split(both[:, run : run + 1]) for run in range(runs)]
         shapes = [shape for shape in layout.shapes if len(shape) == 2]
         largest, widest = max(out * width for out, width in shapes), max(width for _, width in shapes)
         self.memory = self.mean.new_empty(2 * min(largest, max(PIECE, widest)))
@@ -239,7 +239,7 @@ class LocalTorch:
 
     def push_pair(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
         """g^T h for the mean, V (k^T h^2) for the log variance, some rows of the weight at a time."""
-        h, g, at, to = h[:, 0], g[:, 0], self.pairs[self.number], self.places[self.number]
+        h, g, at, to = h[:, 0], g[:, 0], self.pairs[self.number], self.gradients[self.number]
         if block.bias is not None:
             g_b, k_v = g.sum(1)
             v, place = at[block.bias], to[block.bias]

@@ -17,9 +17,9 @@ from vcl.ops import kernels
 from vcl.ops.cuda_streams import Branch
 from vcl.ops.kernels import draws as kernel
 from vcl.ops.kernels.base import blocks_of
+from vcl.ops.layer_weights import Block
+from vcl.ops.layer_weights import tail as tail_of
 from vcl.ops.noise import Key
-from vcl.ops.weights import Block
-from vcl.ops.weights import tail as tail_of
 
 PROCESSORS = 128
 """About as many products of 128 x 128 a GPU takes at once."""

@@ -11,8 +11,8 @@ from vcl.beliefs.mean_field_fit import MeanFieldFit
 from vcl.data import Data, weight_of_each
 from vcl.engines.general import General, Gradient
 from vcl.engines.layered import Layered
-from vcl.engines.sources import UNITS, source_for
-from vcl.engines.usage import Estimator, Plan
+from vcl.engines.suppliers import UNITS, supplier_for
+from vcl.engines.usage import Estimator, Usage
 from vcl.engines.walk import runs_of
 from vcl.ops.layers import Sizes
 from vcl.ops.noise import Key
@@ -50,9 +50,9 @@ class LayeredBound:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
         self.name = engine.name
         self.rule = "given" if estimator == "weights" else "local"
-        self.source: Any = None
+        self.supplier: Any = None
         self.walks: dict[int, Any] = {}
-        self.seeded, self.unit = source_for(fit, estimator, engine.name).SEEDED, UNITS[engine.name]
+        self.seeded, self.unit = supplier_for(fit, estimator, engine.name).SEEDED, UNITS[engine.name]
 
     def aligned(self, size: int) -> int:
         """The next multiple of what is read at once."""
@@ -78,22 +78,22 @@ class LayeredBound:
     @torch.no_grad()
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
         """Group after group of runs: weights, a walk, and the KL while all is at hand."""
-        if self.source is None or self.source.mean is not parameters[0]:
-            self.source = None  # what is freed can be used again
-            self.source = source_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
-        source, share = self.source, weight_of_each(batch.size, total) / self.draws
+        if self.supplier is None or self.supplier.mean is not parameters[0]:
+            self.supplier = None  # what is freed can be used again
+            self.supplier = supplier_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
+        supplier, share = self.supplier, weight_of_each(batch.size, total) / self.draws
         size = self.noise(batch) if self.latent else -1
         tape, z = split_noise(noise, self.draws, size, batch.size, self.latent)
         values = []
-        for runs in source.groups():
-            source.open(runs, tape)
+        for runs in supplier.groups():
+            supplier.open(runs, tape)
             group = runs.stop - runs.start
             part = batch if group == batch.runs else runs_of(batch, runs)
             walk = self.walk(batch, parameters[0], group)
-            values.append(walk(source, part, None if z is None else z[runs], share).view(group, -1).sum(1))
-            source.close(runs)
-        value = torch.cat(values).mul_(share).sub_(source.to.kl)
-        return value, source.to.like_parameters()
+            values.append(walk(supplier, part, None if z is None else z[runs], share).view(group, -1).sum(1))
+            supplier.close(runs)
+        value = torch.cat(values).mul_(share).sub_(supplier.to.kl)
+        return value, supplier.to.like_parameters()
 
 
 @final
@@ -105,27 +105,27 @@ class GeneralBound:
     ) -> None:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
         self.name = engine.name + why
-        self.plans: dict[object, Plan] = {}
-        self.source: Any = None
-        self.seeded = estimator == "weights" and source_for(fit, "weights", engine.name).SEEDED
+        self.usages: dict[object, Usage] = {}
+        self.supplier: Any = None
+        self.seeded = estimator == "weights" and supplier_for(fit, "weights", engine.name).SEEDED
         self.unit = UNITS[engine.name]
 
     def aligned(self, size: int) -> int:
         """The next multiple of what is read at once."""
         return -(-size // self.unit) * self.unit
 
-    def plan(self, batch: Data) -> Plan:
+    def usage(self, batch: Data) -> Usage:
         """How each parameter is treated in batches like this; found by one recorded pass and kept."""
         kind = (batch.size, batch.sources)
-        if kind not in self.plans:
+        if kind not in self.usages:
             like = self.fit.previous.mean
             zero = torch.zeros(self.fit.layout.size, dtype=like.dtype, device=like.device)
-            self.plans[kind] = self.engine.plan(batch, zero, self.estimator, self.fit.points.names)
-        return self.plans[kind]
+            self.usages[kind] = self.engine.find_usage(batch, zero, self.estimator, self.fit.points.names)
+        return self.usages[kind]
 
     def noise(self, batch: Data) -> int:
         """One for every parameter that is drawn, and one for every unit and example where these are drawn."""
-        return self.plan(batch).noise
+        return self.usage(batch).noise
 
     def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run, as torch can differentiate it."""
@@ -134,15 +134,15 @@ class GeneralBound:
 
     def fitted(self, mean: Tensor, var: Tensor, rest: list[Tensor], batch: Data, total: int, noise: Tensor) -> Tensor:
         """sum_n E_q log p(y^(n) | theta, x^(n)) of each run, from means and variances and the points."""
-        planned = self.plan(batch)
-        tape, z = split_noise(noise, self.draws, planned.noise, batch.size, self.latent)
+        usage = self.usage(batch)
+        tape, z = split_noise(noise, self.draws, usage.noise, batch.size, self.latent)
         assert isinstance(tape, Tensor)
-        tape = tape[..., : planned.noise]
+        tape = tape[..., : usage.noise]
         points = self.fit.points.split(rest[0]) if rest else {}
         share = weight_of_each(batch.size, total) / self.draws
-        if planned.local:
+        if usage.local:
             means, variances = self.fit.spread.split(mean), self.fit.spread.split(var)
-            found = self.engine.local(planned, means, variances, tape, points, batch, z)
+            found = self.engine.local(usage, means, variances, tape, points, batch, z)
         else:
             drawn = torch.addcmul(mean.unsqueeze(1), var.sqrt().unsqueeze(1), tape)
             found = self.engine.at(self.fit.spread.split(drawn), points, batch, z)
@@ -151,31 +151,31 @@ class GeneralBound:
     @torch.no_grad()
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
         """torch's gradient in the draws, or in means and variances, which the family turns into its parameters'."""
-        planned = self.plan(batch)
-        if planned.local:
+        usage = self.usage(batch)
+        if usage.local:
             assert isinstance(noise, Tensor)
             return self._by_moments(parameters, batch, total, noise)
         runs = len(parameters[0])
-        if self.source is None or self.source.mean is not parameters[0]:
-            self.source = None
-            self.source = source_for(self.fit, "weights", self.engine.name)(self.fit, self.draws, parameters, runs)
-        source, share = self.source, weight_of_each(batch.size, total) / self.draws
-        tape, z = split_noise(noise, self.draws, planned.noise, batch.size, self.latent)
-        source.open(slice(0, runs), tape)
-        drawn = {name: _by_run(source.take(name), runs).requires_grad_() for name in self.fit.spread.names}
-        points = {name: source.take(name).detach().requires_grad_() for name in self.fit.points.names}
+        if self.supplier is None or self.supplier.mean is not parameters[0]:
+            self.supplier = None
+            self.supplier = supplier_for(self.fit, "weights", self.engine.name)(self.fit, self.draws, parameters, runs)
+        supplier, share = self.supplier, weight_of_each(batch.size, total) / self.draws
+        tape, z = split_noise(noise, self.draws, usage.noise, batch.size, self.latent)
+        supplier.open(slice(0, runs), tape)
+        drawn = {name: _by_run(supplier.take(name), runs).requires_grad_() for name in self.fit.spread.names}
+        points = {name: supplier.take(name).detach().requires_grad_() for name in self.fit.points.names}
         leaves = (*drawn.values(), *points.values())
         with torch.enable_grad():
             value = self.engine.at(drawn, points, batch, z).sum((1, 2))
             found = torch.autograd.grad(value, leaves, torch.full_like(value, share))
         for name, g in zip((*drawn, *points), found, strict=True):
-            source.add(name, g)
-        source.close(slice(0, runs))
-        return value.detach().mul_(share).sub_(source.to.kl), source.to.like_parameters()
+            supplier.add(name, g)
+        supplier.close(slice(0, runs))
+        return value.detach().mul_(share).sub_(supplier.to.kl), supplier.to.like_parameters()
 
     def _by_moments(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Gradient:
-        if self.source is None or self.source.mean is not parameters[0]:
-            self.source = source_for(self.fit, "local", self.engine.name)(self.fit, parameters)
+        if self.supplier is None or self.supplier.mean is not parameters[0]:
+            self.supplier = supplier_for(self.fit, "local", self.engine.name)(self.fit, parameters)
         mean, log, *rest = parameters
         var = self.fit.log_var(log).exp()
 
@@ -183,7 +183,7 @@ class GeneralBound:
             return self.fitted(mean, var, list(rest), batch, total, noise)
 
         value, (g_mean, g_var, *g_rest) = by_autograd(fitted, (mean, var, *rest))
-        to = self.source(var, g_mean, g_var)
+        to = self.supplier(var, g_mean, g_var)
         return value.sub_(to.kl), (to.mean, to.log, *g_rest)
 
 

@@ -11,8 +11,8 @@ from vcl.beliefs.layout import Layout
 from vcl.engines.bound import Bound, DrawnBound, GeneralBound, LayeredBound
 from vcl.engines.general import General
 from vcl.engines.layered import Layered
-from vcl.engines.sources import SOURCES
 from vcl.engines.structure import Opaque
+from vcl.engines.suppliers import SUPPLIERS
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import unknown
 from vcl.ops import kernels
@@ -40,10 +40,10 @@ def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, lat
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    if isinstance(engine, Layered) and (type(fit), estimator, engine.name) in SOURCES:
+    if isinstance(engine, Layered) and (type(fit), estimator, engine.name) in SUPPLIERS:
         return LayeredBound(engine, fit, estimator, draws, latent)
     general = engine.general if isinstance(engine, Layered) else engine
-    if (type(fit), "weights", general.name) in SOURCES:
+    if (type(fit), "weights", general.name) in SUPPLIERS:
         why = "" if general is engine else f" (no rules for {type(fit).__name__} in {engine.name})"
         return GeneralBound(general, fit, estimator, draws, latent, why)
     return DrawnBound(engine, fit, draws, latent)

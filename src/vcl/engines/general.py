@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout, Params
 from vcl.data import Data
-from vcl.engines.usage import Estimator, Plan, evaluate, plan
+from vcl.engines.usage import Estimator, Usage, evaluate, find_usage
 from vcl.engines.vmapped_linear import with_linear_gradients
 
 Gradient = tuple[Tensor, tuple[Tensor, ...]]
@@ -97,34 +97,34 @@ class General:
         draws = along(one, theta.shape[1], theta.device, (0, None))
         return torch.vmap(draws, randomness="error")(self.layout.split(theta), x)
 
-    def plan(self, batch: Data, mean: Tensor, estimator: Estimator, points: tuple[str, ...]) -> Plan:
+    def find_usage(self, batch: Data, mean: Tensor, estimator: Estimator, points: tuple[str, ...]) -> Usage:
         """How each parameter is used in batches like this one; found by one recorded pass at ``mean`` [D]."""
         one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
         latent = self.model.latent
         zero = mean.new_zeros(batch.size, latent) if latent else None
         params = self.layout.split(mean)
-        return plan(lambda params: self.model.log_lik(params, one, zero), params, batch.size, estimator, points)
+        return find_usage(lambda params: self.model.log_lik(params, one, zero), params, batch.size, estimator, points)
 
     def local(
-        self, planned: Plan, mean: Params, var: Params, noise: Tensor, points: Params, batch: Data, z: Tensor | None
+        self, usage: Usage, mean: Params, var: Params, noise: Tensor, points: Params, batch: Data, z: Tensor | None
     ) -> Tensor:
         """log p [R, S, B] by local reparameterisation where it is exact: mean, var [R, ...], noise [R, S, K]."""
 
         def one(mean: Params, var: Params, noise: Tensor, points: Params, *values: Tensor) -> Tensor:
             x, y, source, *z = values
             data = Data(x, y, source, batch.sources)
-            return evaluate(planned, lambda theta: self.model.log_lik({**points, **theta}, data, *z), mean, var, noise)
+            return evaluate(usage, lambda theta: self.model.log_lik({**points, **theta}, data, *z), mean, var, noise)
 
         values = (batch.x, batch.y, batch.source)
         return _over_draws(_linears(one, noise), mean, var, noise, points, values, () if z is None else (z,))
 
     def local_predictions(
-        self, planned: Plan, mean: Params, var: Params, noise: Tensor, points: Params, x: Tensor, head: str
+        self, usage: Usage, mean: Params, var: Params, noise: Tensor, points: Params, x: Tensor, head: str
     ) -> Tensor:
         """The prediction's moments by local reparameterisation where it is exact: [R, S, n, C]."""
 
         def one(mean: Params, var: Params, noise: Tensor, points: Params, x: Tensor) -> Tensor:
-            return evaluate(planned, lambda p: self.model.predict({**points, **p}, x, head), mean, var, noise)
+            return evaluate(usage, lambda p: self.model.predict({**points, **p}, x, head), mean, var, noise)
 
         return _over_draws(one, mean, var, noise, points, (x,), ())
 

@@ -14,11 +14,11 @@ from vcl.data import Data
 from vcl.engines.general import General
 from vcl.engines.structure import Chain, Fork, Latent
 from vcl.engines.theta import AtTheta, Collecting, Collector, Diagonal
-from vcl.engines.walk import ForkWalk, LatentWalk, Plan, runs_of
+from vcl.engines.walk import Bindings, ForkWalk, LatentWalk, runs_of
 from vcl.ops import layers_torch, layers_triton
+from vcl.ops.layer_weights import Block
 from vcl.ops.layers import Sizes
 from vcl.ops.rows import as_input
-from vcl.ops.weights import Block
 
 LEAVES: dict[str, Any] = {"layered/torch": layers_torch, "layered/triton": layers_triton}
 """What layers are computed with, by the engine's name."""
@@ -44,19 +44,11 @@ class Layered:
         ``rules`` names another rule for some weights.
         """
         leaves = LEAVES[self.name] if leaves is None else leaves
-        kind = (
-            rule,
-            points,
-            batch.heads,
-            sizes,
-            like.dtype,
-            like.device,
-            leaves.__name__,
-            tuple((rules or {}).items()),
-        )
+        known, others = set(points), dict(rules or {})
+        where = (like.dtype, like.device, leaves.__name__)
+        kind = (rule, points, batch.heads, sizes, *where, *others.items())
         if kind not in self.walks:
-            known, others = set(points), dict(rules or {})
-            planned = Plan(
+            bindings = Bindings(
                 shapes=self.shapes,
                 rule=lambda block: "given" if block.weight in known else others.get(block.weight, rule),
                 shared=lambda block: block.weight in known,
@@ -66,17 +58,17 @@ class Layered:
             )
             structure = self.structure
             if isinstance(structure, Fork):
-                self.walks[kind] = ForkWalk(structure, batch.heads, planned)
+                self.walks[kind] = ForkWalk(structure, batch.heads, bindings)
             else:
-                self.walks[kind] = LatentWalk(structure, batch.heads, planned)
+                self.walks[kind] = LatentWalk(structure, batch.heads, bindings)
         return self.walks[kind]
 
     @torch.no_grad()
     def gradient(self, theta: Tensor, batch: Data, share: float, z: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """sum_n log p at theta [R, S, D]: [R, S], and ``share`` times its gradient [R, S, D]."""
-        source = AtTheta(self.layout, theta)
-        value = self._through(source, (), theta, batch, share, theta.shape[1], z)
-        return value, source.g.reshape(theta.shape)
+        supplier = AtTheta(self.layout, theta)
+        value = self._through(supplier, (), theta, batch, share, theta.shape[1], z)
+        return value, supplier.g.reshape(theta.shape)
 
     @torch.no_grad()
     def point_gradient(
@@ -86,8 +78,8 @@ class Layered:
         draws = 1 if z is None else z.shape[1]
         names = self.layout.names
         if self.name == "layered/torch":
-            source = AtTheta(self.layout, theta.unsqueeze(1))
-            return self._through(source, names, theta, batch, share / draws, draws, z).mean(1), source.g
+            supplier = AtTheta(self.layout, theta.unsqueeze(1))
+            return self._through(supplier, names, theta, batch, share / draws, draws, z).mean(1), supplier.g
         g = torch.empty_like(theta, memory_format=torch.contiguous_format)
         points = PointsTriton(self.layout, theta, g)
         points.open(slice(0, len(theta)))
@@ -109,7 +101,7 @@ class Layered:
 
     def _through(
         self,
-        source: Any,
+        supplier: Any,
         points: tuple[str, ...],
         theta: Tensor,
         batch: Data,
@@ -120,10 +112,10 @@ class Layered:
         """One run after another: sum_n log p of each draw [R, S]."""
         walk = self.walk("given", points, batch, Sizes(1, draws, batch.size), theta, layers_torch)
         values = []
-        for runs in source.groups():
-            source.open(runs)
+        for runs in supplier.groups():
+            supplier.open(runs)
             part = runs_of(batch, runs)
-            values.append(walk(source, part, None if z is None else z[runs], share).sum(1))
+            values.append(walk(supplier, part, None if z is None else z[runs], share).sum(1))
         return torch.stack(values)
 
     def log_lik(self, theta: Tensor, batch: Data, z: Tensor | None = None) -> Tensor:

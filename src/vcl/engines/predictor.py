@@ -19,13 +19,13 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.engines.general import General
 from vcl.engines.layered import Layered
 from vcl.engines.structure import Fork
-from vcl.engines.usage import ESTIMATORS, Estimator, plan
+from vcl.engines.usage import ESTIMATORS, Estimator, find_usage
 from vcl.errors import unknown
 from vcl.ops.devices import limits
+from vcl.ops.layer_weights import Block
 from vcl.ops.layers import TINY
 from vcl.ops.noise import draw_noise
 from vcl.ops.rows import as_input
-from vcl.ops.weights import Block
 
 Generators = tuple[torch.Generator, ...]
 
@@ -62,9 +62,9 @@ def _local(engine: General, q: MeanField, roles: Roles, head: str, draws: int, g
     points, params = fixed.layout.split(fixed.mean), q.layout.split(q.mean[0])
 
     def add(x: Tensor) -> Tensor:
-        planned = plan(lambda p: engine.model.predict(p, x[0], head), params, x.shape[1], "local", points)
-        noise = draw_noise(draws * planned.noise, generators, q.mean).view(len(generators), draws, -1)
-        return engine.local_predictions(planned, means, variances, noise, points, x, head).sum(1)
+        usage = find_usage(lambda p: engine.model.predict(p, x[0], head), params, x.shape[1], "local", points)
+        noise = draw_noise(draws * usage.noise, generators, q.mean).view(len(generators), draws, -1)
+        return engine.local_predictions(usage, means, variances, noise, points, x, head).sum(1)
 
     return add
 

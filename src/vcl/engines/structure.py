@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from vcl.ops.weights import Block
+from vcl.ops.layer_weights import Block
 
 Chain = tuple[Block | nn.Module, ...]
 """Linear layers and elementwise functions without parameters, in their order."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field_torch import LINE
-from vcl.ops.weights import Block
+from vcl.ops.layer_weights import Block
 
 
 @final

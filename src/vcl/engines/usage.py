@@ -33,7 +33,7 @@ Function = Callable[[Params], Tensor]
 """Anything computed from one theta: log-likelihoods of a batch, or outputs."""
 
 
-class Plan(NamedTuple):
+class Usage(NamedTuple):
     """How each parameter is treated, and how much standard normal noise one draw takes."""
 
     drawn: tuple[str, ...]
@@ -41,13 +41,13 @@ class Plan(NamedTuple):
     noise: int
 
 
-def plan(
+def find_usage(
     function: Function,
     params: Params,
     examples: int,
     estimator: Estimator,
     points: Collection[str] = (),
-) -> Plan:
+) -> Usage:
     """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
 
     ``points`` are parameters without variance, which are never drawn.
@@ -71,7 +71,7 @@ def plan(
     orphans = [bias for weight, bias in recorder.pairs if bias in local and weight not in local]
     drawn, local = drawn + orphans, [name for name in local if name not in orphans]
     noise = sum(units) + sum(params[name].numel() for name in drawn)
-    return Plan(tuple(drawn), tuple(local), noise)
+    return Usage(tuple(drawn), tuple(local), noise)
 
 
 def check_many(function: Function, params: Params) -> None:
@@ -86,15 +86,15 @@ def check_many(function: Function, params: Params) -> None:
         raise VclError(f"the model {why}; {what}. (torch: {str(error).splitlines()[0]})") from error
 
 
-def evaluate(plan: Plan, function: Function, mean: Params, var: Params, noise: Tensor) -> Tensor:
+def evaluate(usage: Usage, function: Function, mean: Params, var: Params, noise: Tensor) -> Tensor:
     """``function`` under one draw of theta ~ N(mean, var), given its standard normal ``noise`` [K]."""
     tape = _Tape(noise)
     params = dict(mean)
-    for name in plan.drawn:
+    for name in usage.drawn:
         params[name] = mean[name] + var[name].sqrt() * tape.take(mean[name].shape)
-    if not plan.local:
+    if not usage.local:
         return function(params)
-    with _Local({name: var[name] for name in plan.local}, params, tape):
+    with _Local({name: var[name] for name in usage.local}, params, tape):
         return function(params)
 
 

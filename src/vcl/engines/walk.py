@@ -2,10 +2,10 @@
 
     F = share sum_n sum_s log p(y^(n) | theta_s, x^(n)),   up: h_l = layer_l(h_{l-1}),   down: g_{l-1} = layer_l^T(g_l)
 
-A walk knows neither what the weights follow from nor what is done with their gradients: a source hands out each layer's
-weights (:mod:`vcl.ops.weights`) and takes what it needs for their gradient, layer by layer, so that no gradient of all
-draws is ever held. Nor does it know how a layer is computed: :mod:`vcl.ops.layers_torch` has layers for any device, one
-run at a time, and :mod:`vcl.ops.layers_triton` for all runs at once on a GPU.
+A walk does not know the distribution of the weights, nor what is done with their gradients. A supplier hands out the
+weights of each layer (:mod:`vcl.ops.layer_weights`) and takes what it needs for their gradient, layer by layer, so that
+no gradient of all draws is ever held. How a layer is computed is not known here either: :mod:`vcl.ops.layers_torch` has
+layers for any device, one run at a time, and :mod:`vcl.ops.layers_triton` for all runs at once on a GPU.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from vcl.data import Data, as_labels
 from vcl.engines.structure import Chain, Fork, Latent
+from vcl.ops.layer_weights import Block
 from vcl.ops.layers import Function, Layer, Linear, Score, Sizes
-from vcl.ops.weights import Block
 
 Rule = Callable[[Block], str]
 """How a linear layer is computed: "given" or "local", or another name that a table of rules has."""
 
 
-class Plan(NamedTuple):
+class Bindings(NamedTuple):
     """What a walk is bound to: sizes of tensors, the rule of each layer, and which weights all draws share."""
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -40,8 +40,8 @@ class Plan(NamedTuple):
 class _Walk:
     """Layers from the first to the last, made in memory of their own."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.noise = plan, 0
+    def __init__(self, bindings: Bindings) -> None:
+        self.bindings, self.noise = bindings, 0
 
     def layers(self, chain: Chain, shared_input: bool, below: bool) -> list[Layer]:
         """The layers of a chain; ``below`` says whether something before it wants a gradient."""
@@ -49,7 +49,7 @@ class _Walk:
         for step in chain:
             if isinstance(step, Block):
                 linear.append(self.linear(step, shared_input, below))
-                shared_input, below = shared_input and self.plan.shared(step), True
+                shared_input, below = shared_input and self.bindings.shared(step), True
             elif type(step) is nn.ReLU and linear and isinstance(linear[-1], Linear) and not linear[-1].relu:
                 linear[-1] = linear[-1]._replace(relu=True)
             else:
@@ -61,15 +61,17 @@ class _Walk:
 
     def linear(self, block: Block, shared_input: bool, below: bool) -> Linear:
         """A linear layer's units, and where its noise begins if it draws them."""
-        out, width = self.plan.shapes[block.weight]
+        out, width = self.bindings.shapes[block.weight]
         at = self.noise
-        if self.plan.leaves.RULES[self.plan.rule(block)].NOISY:
-            self.noise += self.plan.sizes.examples * out
-        return Linear(block, out, width, False, shared_input, self.plan.shared(block), below, at)
+        if self.bindings.leaves.RULES[self.bindings.rule(block)].NOISY:
+            self.noise += self.bindings.sizes.examples * out
+        return Linear(block, out, width, False, shared_input, self.bindings.shared(block), below, at)
 
     def make(self, of: Linear, above: Layer | None = None) -> Layer:
         """The layer itself."""
-        layer: Layer = self.plan.leaves.RULES[self.plan.rule(of.block)](of, self.plan.sizes, self.plan.like, above)
+        layer: Layer = self.bindings.leaves.RULES[self.bindings.rule(of.block)](
+            of, self.bindings.sizes, self.bindings.like, above
+        )
         return layer
 
 
@@ -91,25 +93,29 @@ def _down(layers: list[Layer], g: Tensor | None, weights: Any) -> Tensor | None:
 class ForkWalk:
     """Through the trunk, through each head that a batch has, and back."""
 
-    def __init__(self, structure: Fork, heads: tuple[str, ...], plan: Plan) -> None:
-        walk, likelihood = _Walk(plan), structure.likelihood
+    def __init__(self, structure: Fork, heads: tuple[str, ...], bindings: Bindings) -> None:
+        walk, likelihood = _Walk(bindings), structure.likelihood
         self.heads = heads
         self.readouts: list[Any]
         name = SCORED.get(type(likelihood), "")
         self.labels = name == "softmax"
         blocks = [structure.heads[head] for head in heads]
-        scores = [score_of(name, likelihood, plan.shapes[block.weight][0], plan) for block in blocks]
+        scores = [score_of(name, likelihood, bindings.shapes[block.weight][0], bindings) for block in blocks]
         if len(heads) == 1:
             self.layers = walk.layers((*structure.trunk, *blocks), True, False)
-            fused = plan.leaves.readout(self.layers, name, plan.sizes) if _tail_in_order(structure, plan) else None
+            fused = (
+                bindings.leaves.readout(self.layers, name, bindings.sizes)
+                if _tail_in_order(structure, bindings)
+                else None
+            )
             self.layers = self.layers if fused is None else self.layers[:-1]
             self.readouts = [End(scores[0]) if fused is None else fused]
         else:
             trunk = [step for step in structure.trunk if isinstance(step, Block)]
             self.layers = walk.layers(structure.trunk, True, False)
-            linears = [walk.linear(block, all(map(plan.shared, trunk)), bool(trunk)) for block in blocks]
+            linears = [walk.linear(block, all(map(bindings.shared, trunk)), bool(trunk)) for block in blocks]
             self.readouts = [Head(walk.make(of), score) for of, score in zip(linears, scores, strict=True)]
-        self.inputs = plan.leaves.Inputs(self.layers[0] if self.layers else None, plan.like)
+        self.inputs = bindings.leaves.Inputs(self.layers[0] if self.layers else None, bindings.like)
 
     def __call__(self, weights: Any, batch: Data, z: Tensor | None, share: float) -> Tensor:
         """sum_n log p of each draw, in parts [G S, parts]; gradients of ``share`` times it go to ``weights``."""
@@ -155,13 +161,13 @@ class Head:
         return value, self.layer.down(g, weights)
 
 
-def _tail_in_order(structure: Fork, plan: Plan) -> bool:
+def _tail_in_order(structure: Fork, bindings: Bindings) -> bool:
     """Whether the last hidden layer's bias, the head's weight and its bias stand next to each other in theta."""
     blocks = [step for step in structure.trunk if isinstance(step, Block)]
     if not blocks:
         return False
     (head,) = structure.heads.values()
-    names = list(plan.shapes)
+    names = list(bindings.shapes)
     at = names.index(head.weight)
     return names[max(0, at - 1) : at + 2] == [blocks[-1].bias, head.weight, head.bias]
 
@@ -170,15 +176,15 @@ def _tail_in_order(structure: Fork, plan: Plan) -> bool:
 class LatentWalk:
     """Through the encoder, a draw of z, the decoder, and back."""
 
-    def __init__(self, structure: Latent, heads: tuple[str, ...], plan: Plan) -> None:
-        walk, pixels = _Walk(plan), structure.pixels
+    def __init__(self, structure: Latent, heads: tuple[str, ...], bindings: Bindings) -> None:
+        walk, pixels = _Walk(bindings), structure.pixels
         self.encoder = walk.layers(structure.encoder, True, False)
         self.decoder = walk.layers(structure.decoder, False, True)
-        self.encoding = plan.leaves.Encoding(plan.sizes)
+        self.encoding = bindings.leaves.Encoding(bindings.sizes)
         last = [step for step in structure.decoder if isinstance(step, Block)][-1]
-        out = plan.shapes[last.weight][0]
-        self.score = score_of(SCORED.get(type(pixels), ""), pixels, out, plan)
-        self.inputs, self.sizes = plan.leaves.Inputs(self.encoder[0], plan.like), plan.sizes
+        out = bindings.shapes[last.weight][0]
+        self.score = score_of(SCORED.get(type(pixels), ""), pixels, out, bindings)
+        self.inputs, self.sizes = bindings.leaves.Inputs(self.encoder[0], bindings.like), bindings.sizes
 
     def __call__(self, weights: Any, batch: Data, z: Tensor | None, share: float) -> Tensor:
         """sum_n of each draw's bound, in parts [G S, parts], with ``z`` [G, S, B, latent]; as above."""
@@ -195,12 +201,12 @@ SCORED: dict[type, str] = {}
 """Likelihoods whose gradient is written out, by their exact type; any other is differentiated by torch."""
 
 
-def score_of(name: str, likelihood: Any, out: int, plan: Plan) -> Score:
+def score_of(name: str, likelihood: Any, out: int, bindings: Bindings) -> Score:
     """log p and its gradient, for outputs of so many units."""
-    if name in plan.leaves.SCORES:
-        score: Score = plan.leaves.SCORES[name](plan.sizes, out, plan.like)
+    if name in bindings.leaves.SCORES:
+        score: Score = bindings.leaves.SCORES[name](bindings.sizes, out, bindings.like)
         return score
-    found: Score = plan.leaves.Differentiated(likelihood.log_prob, plan.sizes)
+    found: Score = bindings.leaves.Differentiated(likelihood.log_prob, bindings.sizes)
     return found
 
 

@@ -31,8 +31,8 @@ from vcl.models.base import LatentModel, Model, held
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
 
-Kind = Literal["empirical", "true", "hessian"]
-KINDS: tuple[Kind, ...] = ("empirical", "true", "hessian")
+CurvatureKind = Literal["empirical", "true", "hessian"]
+CURVATURE_KINDS: tuple[CurvatureKind, ...] = ("empirical", "true", "hessian")
 
 VALUES_IN_FLIGHT = 2**26
 """Gradient values (or activations) held at once, over runs and examples (256 MiB of float32)."""
@@ -50,15 +50,15 @@ class Curvature:
     those of the latent variables, where the model has them, and ``importance`` takes the importance-sampled bound.
     """
 
-    kind: Kind = "empirical"
+    kind: CurvatureKind = "empirical"
     samples: int | None = None
     draws: int = 10
     importance: bool = False
 
     def check(self) -> None:
         """Raise one clear sentence unless this can be computed."""
-        if self.kind not in KINDS:
-            raise unknown("curvature", self.kind, KINDS)
+        if self.kind not in CURVATURE_KINDS:
+            raise unknown("curvature", self.kind, CURVATURE_KINDS)
         if self.samples is not None and self.samples < 1:
             raise VclError(f"the number of Fisher samples is {self.samples}; give at least 1, or none to take all.")
         if self.draws < 1:
@@ -148,10 +148,10 @@ def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -
     def log_lik(theta: Tensor, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
         return model.log_lik(layout.split(theta), Data(x, y, source, data.sources)).sum()
 
-    places = torch.arange(layout.size, device=theta.device)
+    positions = torch.arange(layout.size, device=theta.device)
 
-    def second(place: Tensor, theta: Tensor, *examples: Tensor) -> Tensor:
-        along = (places == place).to(theta)
+    def second(position: Tensor, theta: Tensor, *examples: Tensor) -> Tensor:
+        along = (positions == position).to(theta)
         slope = torch.func.grad(lambda at: (torch.func.grad(log_lik)(at, *examples) * along).sum())
         along_itself: Tensor = (slope(theta) * along).sum()
         return along_itself
@@ -159,7 +159,7 @@ def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -
     chunk = _chunk(data.size * _row_values(layout, data))
     columns = torch.vmap(second, in_dims=(0, None, None, None, None), randomness="error", chunk_size=chunk)
     runs = zip(theta, data.x, data.y, data.source, strict=True)
-    return (-torch.stack([columns(places, *run) for run in runs])).clamp(min=0)
+    return (-torch.stack([columns(positions, *run) for run in runs])).clamp(min=0)
 
 
 def _row_values(layout: Layout, data: Data) -> int:

@@ -27,7 +27,7 @@ TRIAL = 5
 """Steps that are timed (after as many untimed ones) for each kind of fit."""
 
 
-class Fit(NamedTuple):
+class PlannedFit(NamedTuple):
     """One fit that the plan will make: by which projection, of how many examples, from the prior or later."""
 
     project: Any
@@ -121,7 +121,7 @@ def check_methods(plan: Plan, data: Arrays, jobs: int = 1) -> None:
             )
 
 
-def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list[Fit]:
+def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list[PlannedFit]:
     """The fits of a whole stream of tasks of these sizes, by asking the coreset rule."""
     made = []
     coreset: Data | None = None
@@ -130,10 +130,10 @@ def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list
         # One pixel an example is enough to learn how many points a rule keeps.
         new = dataset(torch.zeros(size, 1), torch.zeros(size), str(t), str(t))
         coreset, rest = method.choose(coreset or new.empty(), new, Rng((0,)))
-        made.append(Fit(method.project, rest.size, not propagated, climbs))
+        made.append(PlannedFit(method.project, rest.size, not propagated, climbs))
         propagated = propagated or rest.size > 0
         parts = [coreset] if method.predictive == "joint" else [coreset.where([s]) for s in coreset.sources]
-        made += [Fit(method.refit, part.size, not propagated, climbs) for part in parts]
+        made += [PlannedFit(method.refit, part.size, not propagated, climbs) for part in parts]
     return [fit for fit in made if fit.examples]
 
 
@@ -152,7 +152,7 @@ def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
     return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held, engine_of(plan, entry, data))
 
 
-def _step_seconds(fit: Fit, task: Task, model: Model, rng: Rng) -> float:
+def _step_seconds(fit: PlannedFit, task: Task, model: Model, rng: Rng) -> float:
     """Seconds a step, by taking a few: within one epoch if an epoch has several, else one an epoch, as in the fit."""
     prior, runs = model.prior(task.heads), len(rng.seeds)
     q = fit.project.initial(prior.to(task.train.x.device).expand(runs))

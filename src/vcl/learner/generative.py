@@ -20,7 +20,7 @@ from vcl.learner.checkpoint import from_bytes, to_bytes
 from vcl.models.fingerprint import check_model
 from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
-from vcl.predicting.generation import Weights, generate, log_marginal
+from vcl.predicting.generation import ThetaChoice, generate, log_marginal
 from vcl.projections.vi import VariationalKL
 from vcl.recursion import Method, State, Task, initial, learn
 
@@ -76,13 +76,13 @@ class GenerativeLearner:
         (self.state,) = learn(self.state, [step], self.model, self.method, self.rng, report)
         self.shapes[task] = shape
 
-    def sample(self, task: str, count: int, seed: int = 0, weights: Weights = "drawn") -> Tensor:
+    def sample(self, task: str, count: int, seed: int = 0, theta: ThetaChoice = "drawn") -> Tensor:
         """``count`` images of ``task`` as means of their pixels [R, count, ...]; one seed gives the same every time."""
         rng = self._rng("sample", seed)
-        images = generate(self._belief(task), self.model, task, count, rng, weights)
+        images = generate(self._belief(task), self.model, task, count, rng, theta)
         return images.view(*images.shape[:2], *self.shapes[task])
 
-    def log_prob(self, x: Array, task: str, draws: int = 5000, seed: int = 0, weights: Weights = "mean") -> Tensor:
+    def log_prob(self, x: Array, task: str, draws: int = 5000, seed: int = 0, theta: ThetaChoice = "mean") -> Tensor:
         """log p(x) of each image x [N, ...] under ``task``'s generator [R, N], by importance sampling."""
         belief = self._belief(task)
         if tuple(x.shape[1:]) != self.shapes[task]:
@@ -92,7 +92,7 @@ class GenerativeLearner:
         x = self._images(x)
         self.model.pixels.check(x, "the images")
         rng = self._rng("log_prob", seed)
-        return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, weights)
+        return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, theta)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all that continues; the file is whole or not there. The model and the method are code, and are not."""

@@ -23,8 +23,8 @@ from vcl.engines.usage import check_many
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
 from vcl.models.likelihoods import Likelihood
+from vcl.ops.layer_weights import Block
 from vcl.ops.rows import as_input
-from vcl.ops.weights import Block
 
 TRUNK = "trunk."
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, final
 import torch
 from torch import Tensor, nn
 
-from vcl.ops.weights import Block
+from vcl.ops.layer_weights import Block
 
 TINY = 1e-16
 """Added to variances before a square root, whose gradient at 0 (a dead input, no bias) would be NaN."""

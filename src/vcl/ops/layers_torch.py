@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vcl.ops.layer_weights import LayerMoments, LayerWeights
 from vcl.ops.layers import TINY, Layer, Linear, Score, Sizes
 from vcl.ops.rows import input_into
-from vcl.ops.weights import Moments, Weights
 
 
 @final
@@ -39,7 +39,7 @@ class Given:
         self.g_h = like.new_empty(inputs if of.needs_input else 0, sizes.examples, of.width)
         self.h = self.W = self.g_h
 
-    def up(self, h: Tensor, weights: Weights) -> Tensor:
+    def up(self, h: Tensor, weights: LayerWeights) -> Tensor:
         """h W^T + b, or the positive part of it."""
         of, W = self.of, weights.take(self.of.block.weight)
         self.W, self.h = W, h.reshape(1, -1, of.width) if of.shared_weight else h
@@ -50,7 +50,7 @@ class Given:
             torch.baddbmm(weights.take(of.block.bias).unsqueeze(1), seen, W.mT, out=a)
         return self.a.relu_() if of.relu else self.a
 
-    def down(self, g: Tensor, weights: Weights) -> Tensor | None:
+    def down(self, g: Tensor, weights: LayerWeights) -> Tensor | None:
         """g W, where g is 0 if the positive part is."""
         of = self.of
         g = through_relu(g, self.a) if of.relu else g
@@ -86,7 +86,7 @@ class Local:
         self.g_inputs = like.new_empty(2, rows if of.needs_input else 0, of.width)
         self.eps = self.weight = self.floor
 
-    def up(self, h: Tensor, weights: Moments) -> Tensor:
+    def up(self, h: Tensor, weights: LayerMoments) -> Tensor:
         """m + d eps, or the positive part of it."""
         of, first = self.of, self.inputs[0]
         if h.data_ptr() != first.data_ptr():
@@ -101,7 +101,7 @@ class Local:
         torch.addcmul(self.m, self.d.sqrt_(), self.eps, out=self.a)
         return self.a.relu_() if of.relu else self.a
 
-    def down(self, g: Tensor, weights: Moments) -> Tensor | None:
+    def down(self, g: Tensor, weights: LayerMoments) -> Tensor | None:
         """g M + 2 h (k V), where g is 0 if the positive part is."""
         of, up = self.of, self.up_pair
         if g.data_ptr() != up[0].data_ptr():

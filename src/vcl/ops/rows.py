@@ -23,14 +23,14 @@ def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tens
     """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
     shape = (*index.shape, *values.shape[2:])
     if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
-        rows, places = values[0], index
+        rows, positions = values[0], index
     else:
         first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
-        rows, places = values.flatten(0, 1), index + first[:, None]
+        rows, positions = values.flatten(0, 1), index + first[:, None]
     if memory is not None and memory.shape == shape:
-        torch.index_select(rows, 0, places.flatten(), out=memory.flatten(0, 1))
+        torch.index_select(rows, 0, positions.flatten(), out=memory.flatten(0, 1))
         return memory
-    return rows.index_select(0, places.flatten()).view(shape)
+    return rows.index_select(0, positions.flatten()).view(shape)
 
 
 def as_input(x: Tensor) -> Tensor:

@@ -25,8 +25,8 @@ from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
 
-Weights = Literal["mean", "drawn"]
-WEIGHTS: tuple[Weights, ...] = ("mean", "drawn")
+ThetaChoice = Literal["mean", "drawn"]
+THETA_CHOICES: tuple[ThetaChoice, ...] = ("mean", "drawn")
 
 LEAST_PROBABILITY = 1e-9
 """What a classifier's probability is clipped at, so that a single image cannot be infinitely uncertain."""
@@ -40,14 +40,14 @@ def log_marginal(
     head: str,
     rng: Rng,
     draws: int = 5000,
-    weights: Weights = "mean",
+    theta: ThetaChoice = "mean",
     theta_draws: int = 100,
     chunk: int = 50_000,
     device: torch.device | str | None = None,
 ) -> Tensor:
     """log p(x) of each image x [R, N, ...] under ``head``'s generator: [R, N]. ``belief`` may be a state.
 
-    ``draws`` counts those of z in all. With ``weights="drawn"`` they are dealt to ``theta_draws`` draws of theta, each
+    ``draws`` counts those of z in all. With ``theta="drawn"`` they are dealt to ``theta_draws`` draws of theta, each
     with z of its own; ``"mean"`` has one theta, the posterior's mean. ``chunk`` bounds the rows (runs x draws x images)
     in flight at once, and the sum over draws is kept as one running logarithm. The noise depends on ``chunk``.
     """
@@ -66,16 +66,16 @@ def log_marginal(
 
     none = torch.zeros(x.shape[:2], dtype=torch.int64, device=q.mean.device)
     total = x.new_full(x.shape[:2], -torch.inf, dtype=q.mean.dtype, device=q.mean.device)
-    for theta, count in _thetas(q, draws, weights, theta_draws, rng):
-        params = q.layout.split(theta)
+    for values, count in _thetas(q, draws, theta, theta_draws, rng):
+        params = q.layout.split(values)
         for first in range(0, x.shape[1], images):
-            part = x[:, first : first + images].to(theta.device)
+            part = x[:, first : first + images].to(values.device)
             here = total[:, first : first + images]
             for done in range(0, count, at_once):
                 k = min(at_once, count - done)
-                noise = draw_noise(k * part.shape[1] * model.latent, generators, theta)
+                noise = draw_noise(k * part.shape[1] * model.latent, generators, values)
                 noise = noise.view(runs, k, part.shape[1], model.latent)
-                found = along(log_weight, runs, theta.device)(params, part, none[:, : part.shape[1]], noise)
+                found = along(log_weight, runs, values.device)(params, part, none[:, : part.shape[1]], noise)
                 here.copy_(torch.logaddexp(here, found.logsumexp(1)))
     return total - log(draws)
 
@@ -87,7 +87,7 @@ def generate(
     head: str,
     count: int,
     rng: Rng,
-    weights: Weights = "drawn",
+    theta: ThetaChoice = "drawn",
     theta_draws: int = 10,
     device: torch.device | str | None = None,
 ) -> Tensor:
@@ -108,9 +108,9 @@ def generate(
         return model.generate(params, z, head)
 
     images = []
-    for theta, share in _thetas(q, count, weights, theta_draws, rng):
-        z = draw_noise(share * model.latent, generators, theta).view(len(generators), share, model.latent)
-        images.append(torch.vmap(one, randomness="error")(q.layout.split(theta), z))
+    for values, share in _thetas(q, count, theta, theta_draws, rng):
+        z = draw_noise(share * model.latent, generators, values).view(len(generators), share, model.latent)
+        images.append(torch.vmap(one, randomness="error")(q.layout.split(values), z))
     return torch.cat(images, dim=1)
 
 
@@ -124,11 +124,11 @@ def classifier_uncertainty(log_probs: Tensor, task: int) -> Tensor:
     return -log_probs[..., task].clamp(min=log(LEAST_PROBABILITY)).mean(-1)
 
 
-def _thetas(q: Belief, draws: int, weights: Weights, theta_draws: int, rng: Rng) -> Iterator[tuple[Tensor, int]]:
+def _thetas(q: Belief, draws: int, theta: ThetaChoice, theta_draws: int, rng: Rng) -> Iterator[tuple[Tensor, int]]:
     """Each theta [R, D] and how many of the draws are its: shares are equal, up to one."""
-    if weights not in WEIGHTS:
-        raise unknown("weights", weights, WEIGHTS)
-    if weights == "mean":
+    if theta not in THETA_CHOICES:
+        raise unknown("theta", theta, THETA_CHOICES)
+    if theta == "mean":
         yield q.mean, draws
         return
     generators = rng.at("theta").generators(q.mean.device)

@@ -5,7 +5,7 @@ from vcl.projections.ewc import ElasticWeightConsolidation
 from vcl.projections.exact import Exact
 from vcl.projections.laplace import LaplacePropagation
 from vcl.projections.map import MaximumAPosteriori
-from vcl.projections.moments import MomentMatching
+from vcl.projections.moment_matching import MomentMatching
 from vcl.projections.online_linear import OnlineLinear
 from vcl.projections.particles import Particles, SequentialMonteCarlo
 from vcl.projections.point import MaximumLikelihood

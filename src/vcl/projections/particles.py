@@ -27,7 +27,7 @@ from vcl.models.base import Model, refuse_latent
 from vcl.ops.rng import Rng
 from vcl.projections.base import Target, engine_at_points
 from vcl.projections.hmc import LOWEST, LogLikelihoods, Swarm, draw, move
-from vcl.projections.weights import moments, next_rise, systematic, weigh
+from vcl.projections.particle_weights import moments, next_rise, systematic, weigh
 
 Refit = Literal["all", "local"]
 REFITS: tuple[Refit, ...] = ("all", "local")

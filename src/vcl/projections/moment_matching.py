@@ -6,7 +6,8 @@ N(theta; m, diag v) p(y | x, theta) / Z is
     m <- m + v dlogZ/dm,    v <- v - v^2 [ (dlogZ/dm)^2 - 2 dlogZ/dv ],
 
 exactly, whenever log Z is exact: it is for linear-Gaussian, probit and (by quadrature) logistic regression. For deeper
-networks log Z comes from moment propagation (:mod:`vcl.engines.moments`), as in probabilistic backpropagation.
+networks log Z comes from moment propagation (:mod:`vcl.engines.moment_propagation`), as in probabilistic
+backpropagation.
 """
 
 from __future__ import annotations

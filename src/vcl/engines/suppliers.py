@@ -8,7 +8,7 @@ from vcl.beliefs.mean_field_fit import MeanFieldFit
 from vcl.beliefs.mean_field_torch import DrawnTorch, LocalTorch, MomentsTorch
 from vcl.beliefs.mean_field_triton import DrawnTriton, LocalTriton, MomentsTriton
 
-SOURCES: dict[tuple[type, str, str], Any] = {
+SUPPLIERS: dict[tuple[type, str, str], Any] = {
     (MeanFieldFit, "weights", "layered/torch"): DrawnTorch,
     (MeanFieldFit, "local", "layered/torch"): LocalTorch,
     (MeanFieldFit, "weights", "general/torch"): DrawnTorch,
@@ -24,6 +24,6 @@ UNITS = {"layered/torch": 1, "general/torch": 1, "layered/triton": 16, "general/
 """Values that an engine's noise is aligned to: kernels read four at once, and whole lines of 64 bytes at best."""
 
 
-def source_for(fit: Any, estimator: str, engine: str) -> Any:
+def supplier_for(fit: Any, estimator: str, engine: str) -> Any:
     """The entry of the table."""
-    return SOURCES[type(fit), estimator, engine]
+    return SUPPLIERS[type(fit), estimator, engine]

@@ -30,7 +30,7 @@ def tail(last: Block, head: Block) -> tuple[str, ...]:
     return last.bias, head.weight, head.bias
 
 
-class Weights(Protocol):
+class LayerWeights(Protocol):
     """Weights of a group of runs, layer by layer, and where their gradients go."""
 
     def take(self, name: str) -> Tensor:
@@ -47,7 +47,7 @@ class Weights(Protocol):
         ...
 
 
-class Moments(Protocol):
+class LayerMoments(Protocol):
     """Means and variances of a group's weights, layer by layer, and where their gradients go."""
 
     def pair(self, name: str) -> Tensor:
