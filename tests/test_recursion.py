@@ -21,7 +21,7 @@ from vcl.predicting.metrics import accuracy
 from vcl.predicting.prediction import predict
 from vcl.projections import Exact, MomentMatching, VariationalKL
 from vcl.projections.base import Projection, Target
-from vcl.recursion import Method, State, Task, given_test, initial, learn
+from vcl.recursion import Method, State, Task, initial, learn, require_test_data
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 LOSSLESS = [Nothing(), Everything(), RandomK(3), KCenter(3), Budget(7)]
@@ -284,8 +284,8 @@ def test_a_task_needs_no_test_data_and_names_a_head_once() -> None:
     one, two = (last(learn(initial(model, method, 2), given, model, method, Rng((0, 1)))) for given in (tasks, bare))
     assert torch.equal(one.propagated.mean, two.propagated.mean)
     assert two.heads == {"all": 2}
-    assert given_test(tasks[0]) is tasks[0].test
+    assert require_test_data(tasks[0]) is tasks[0].test
     with pytest.raises(VclError, match=r"^task 't1' has no test data to be evaluated on; give it, as in Task\(test="):
-        given_test(bare[1])
+        require_test_data(bare[1])
     with pytest.raises(VclError, match=r"names the head 'all', which is not among \[\]; give its size, as in Task"):
         last(learn(initial(model, method, 2), bare[1:], model, method, Rng((0, 1))))

@@ -15,7 +15,7 @@ from vcl.learner.checkpoint import from_bytes, to_bytes
 from vcl.learner.generative import GenerativeLearner, generative_vcl
 from vcl.ops.rng import Rng
 from vcl.projections import ElasticWeightConsolidation, MomentMatching, SequentialMonteCarlo, VariationalKL
-from vcl.recursion import Method, State, Task, initial, learn, told, without
+from vcl.recursion import Method, State, Task, describe_set_aside, initial, learn, set_runs_aside
 
 SEEDS = (3, 8, 21)
 FEW = Ascent(3, 16, 0.01)
@@ -44,11 +44,13 @@ def test_the_others_end_at_the_bits_that_they_have_without_it(predictive: Any) -
     tasks = blob_tasks(3, runs=3)
     state = end_of([tasks[0], spoiled(tasks[1], 1), tasks[2]], method, SEEDS)
     assert state.alive == (0, 2)
-    assert state.begun == 3
+    assert state.runs_begun == 3
     (gone,) = state.set_aside
     assert gone[:4] == (1, 8, None, 2)
     assert gone.reason.startswith("variational fit is not finite where it begins, so the learning rate has no part")
-    assert told(state).startswith("1 of 3 runs set aside: seed 8 in task 2: variational fit is not finite where")
+    assert describe_set_aside(state).startswith(
+        "1 of 3 runs set aside: seed 8 in task 2: variational fit is not finite where"
+    )
     alone = end_of(blob_tasks(3, runs=2), method, (3, 21))
     beliefs = [(state.propagated, alone.propagated)]
     beliefs += [(state.predictive[head], alone.predictive[head]) for head in ("h0", "h1", "h2")]
@@ -64,8 +66,8 @@ def test_runs_leave_one_by_one_and_the_error_is_raised_when_none_is_left() -> No
     state = end_of([tasks[0], spoiled(tasks[1], 1), spoiled(tasks[2], 0)], method, SEEDS)
     assert state.alive == (2,)
     assert [(each.run, each.seed, each.task) for each in state.set_aside] == [(1, 8, 2), (0, 3, 3)]
-    assert told(state, 1).startswith("1 of 3 runs set aside: seed 3 in task 3: ")
-    assert told(state).startswith("2 of 3 runs set aside: seed 8 in task 2: ")
+    assert describe_set_aside(state, 1).startswith("1 of 3 runs set aside: seed 3 in task 3: ")
+    assert describe_set_aside(state).startswith("2 of 3 runs set aside: seed 8 in task 2: ")
     model = small_network()
     with pytest.raises(NonFiniteError, match=r"^task 4 \(t3\): variational fit is not finite .*\(seed 21\)"):
         list(learn(state, [spoiled(tasks[3], 2)], model, method, Rng(SEEDS), heard))
@@ -78,11 +80,13 @@ def test_a_lambda_goes_with_its_run_and_is_told() -> None:
     (gone,) = state.set_aside
     assert gone[:3] == (1, 8, 3e38)
     assert gone.task in (2, 3)
-    assert told(state).startswith(f"1 of 3 runs set aside: seed 8 (lambda 3e+38) in task {gone.task}: ")
+    assert describe_set_aside(state).startswith(f"1 of 3 runs set aside: seed 8 (lambda 3e+38) in task {gone.task}: ")
     alone = end_of(blob_tasks(3, runs=2), Method(ElasticWeightConsolidation(FEW, (1.0, 5.0)), Nothing()), (3, 21))
     assert all(torch.equal(a, b) for a, b in zip(state.propagated[1:], alone.propagated[1:], strict=True))
     one = end_of(tasks[:1], Method(ElasticWeightConsolidation(FEW, 7.0), Nothing()), SEEDS)
-    one = without(one, NonFiniteError("x", [2]), 1, Method(ElasticWeightConsolidation(FEW, 7.0), Nothing()), Rng(SEEDS))
+    one = set_runs_aside(
+        one, NonFiniteError("x", [2]), 1, Method(ElasticWeightConsolidation(FEW, 7.0), Nothing()), Rng(SEEDS)
+    )
     assert one.set_aside[0].lam == 7.0
 
 
@@ -169,7 +173,7 @@ def test_selected_runs_of_data_stay_shared_where_they_were() -> None:
 def test_a_generator_goes_on_with_the_seeds_that_are_left() -> None:
     learner = GenerativeLearner(small_vae(), generative_vcl(Ascent(2, 16, 1e-3), 2), seeds=SEEDS)
     learner.update(shapes(16, 0, "a").x[0], "a", heard)
-    learner.state = without(learner.state, NonFiniteError("x", [1]), 1, learner.method, learner.rng)
+    learner.state = set_runs_aside(learner.state, NonFiniteError("x", [1]), 1, learner.method, learner.rng)
     learner.update(shapes(16, 1, "b").x[0], "b", heard)
     assert learner.sample("b", 4).shape == (2, 4, 4, 4)
     assert learner.log_prob(shapes(5, 1, "b").x[0], "b", draws=10).shape == (2, 5)

@@ -39,7 +39,7 @@ class Task(NamedTuple):
     heads: Heads = MappingProxyType({})
 
 
-def given_test(task: Task) -> Data:
+def require_test_data(task: Task) -> Data:
     """The task's test data, or one clear sentence."""
     if task.test is None:
         raise VclError(f"task {task.name!r} has no test data to be evaluated on; give it, as in Task(test=...).")
@@ -79,7 +79,7 @@ class State(NamedTuple, Generic[Q]):
     """Of the network, from the first task on: another one is refused."""
 
     @property
-    def begun(self) -> int:
+    def runs_begun(self) -> int:
         """How many runs the stream began with."""
         return self.propagated.mean.shape[0] + len(self.set_aside)
 
@@ -87,7 +87,7 @@ class State(NamedTuple, Generic[Q]):
     def alive(self) -> tuple[int, ...]:
         """Which of the runs that the stream began with are left."""
         gone = {each.run for each in self.set_aside}
-        return tuple(run for run in range(self.begun) if run not in gone)
+        return tuple(run for run in range(self.runs_begun) if run not in gone)
 
     def select(self, runs: Sequence[int]) -> State[Q]:
         """These runs only, by their positions among those that are left; what was set aside is not counted anew."""
@@ -156,12 +156,12 @@ def learn(
         t, known = state.t + 1, len(state.set_aside)
         while state.t < t:
             try:
-                with _naming(task, t):
+                with _naming_task(task, t):
                     state = _learn(state, task, model, method, rng, report)
             except NonFiniteError as error:
-                state = without(state, error, t, method, rng)
+                state = set_runs_aside(state, error, t, method, rng)
         if len(state.set_aside) > known and report is silent:
-            warn(told(state, known), RuntimeWarning, stacklevel=2)
+            warn(describe_set_aside(state, known), RuntimeWarning, stacklevel=2)
         yield state
 
 
@@ -169,7 +169,7 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     """One task, by the runs that are left."""
     t, heads = state.t + 1, {**state.heads, **task.heads}
     method, rng = _of_those_left(state, method, rng)
-    if state.set_aside and task.train.runs == state.begun:
+    if state.set_aside and task.train.runs == state.runs_begun:
         task = task._replace(train=task.train.select(state.alive))
     _check(state, task, method, rng)
     model.check(task.train, heads)
@@ -197,42 +197,41 @@ def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, re
         return dict.fromkeys(heads, q)
     fits = {}
     for head in heads:
-        mine = target.data.where([source for source in target.data.sources if source.head == head])
-        fits[head] = method.refit(target._replace(data=mine), rng.at(head), report).restrict(
+        points = target.data.where([source for source in target.data.sources if source.head == head])
+        fits[head] = method.refit(target._replace(data=points), rng.at(head), report).restrict(
             target.q.layout.touched([head])
         )
     return fits
 
 
-def without(state: State[Q], error: NonFiniteError, t: int, method: Method[Q], rng: Rng) -> State[Q]:
+def set_runs_aside(state: State[Q], error: NonFiniteError, t: int, method: Method[Q], rng: Rng) -> State[Q]:
     """The state less the runs that ``error`` says left the finite numbers in task t; the error if none would be left.
 
     Method and seeds may be those of all runs that the stream began with.
     """
     method, rng = _of_those_left(state, method, rng)
     alive = state.alive
-    left = [place for place in range(len(alive)) if place not in error.runs]
+    left = [run for run in range(len(alive)) if run not in error.runs]
     if not error.runs or not left:
         raise error
     gone = tuple(
-        SetAside(alive[place], rng.seeds[place], lambda_of(method.project, place), t, error.reason)
-        for place in error.runs
+        SetAside(alive[run], rng.seeds[run], lambda_of(method.project, run), t, error.reason) for run in error.runs
     )
     return state.select(left)._replace(set_aside=(*state.set_aside, *gone))
 
 
-def told(state: State[Q], known: int = 0) -> str:
+def describe_set_aside(state: State[Q], known: int = 0) -> str:
     """Which runs were set aside, and why, in one line; the first ``known`` of them were told before."""
     new = state.set_aside[known:]
-    return f"{len(new)} of {state.begun} runs set aside: {'; '.join(map(str, new))}"
+    return f"{len(new)} of {state.runs_begun} runs set aside: {'; '.join(map(str, new))}"
 
 
 def _of_those_left(state: State[Q], method: Method[Q], rng: Rng) -> tuple[Method[Q], Rng]:
     """What was given for all runs that the stream began with, for those that are left."""
     if not state.set_aside:
         return method, rng
-    alive, begun = state.alive, state.begun
-    return method.select(alive, begun), rng.select(alive) if len(rng.seeds) == begun else rng
+    alive, runs_begun = state.alive, state.runs_begun
+    return method.select(alive, runs_begun), rng.select(alive) if len(rng.seeds) == runs_begun else rng
 
 
 def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
@@ -256,7 +255,7 @@ def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
 
 
 @contextmanager
-def _naming(task: Task, t: int) -> Iterator[None]:
+def _naming_task(task: Task, t: int) -> Iterator[None]:
     try:
         yield
     except NonFiniteError as error:

@@ -9,7 +9,7 @@ from torch.distributions import Normal, kl_divergence
 
 from made import linear_data
 from oracles import linear_posterior
-from vcl.beliefs.algebra import RULES, combine, power, product, quotient, rule
+from vcl.beliefs.algebra import COMBINE_RULES, combine, power, product, quotient, rule
 from vcl.beliefs.factors import DiagonalFactor, FullFactor
 from vcl.beliefs.full import FullGaussian
 from vcl.beliefs.layout import Layout
@@ -272,8 +272,8 @@ class TestCombine:
                 combine(*given)  # type: ignore[misc]
 
     def test_a_family_that_is_not_closed_adds_a_rule_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(RULES, "product", dict(RULES["product"]))
-        monkeypatch.delitem(RULES, "average", raising=False)
+        monkeypatch.setitem(COMBINE_RULES, "product", dict(COMBINE_RULES["product"]))
+        monkeypatch.delitem(COMBINE_RULES, "average", raising=False)
 
         @rule("average", Point)
         def average(points: Any, prior: Any) -> Point:
@@ -283,4 +283,4 @@ class TestCombine:
         assert combine(ends, "average").mean.unique().tolist() == [1.5]
         with pytest.raises(VclError, match="'product' does not know the family Point; its rules are average"):
             combine(ends)
-        del RULES["average"]
+        del COMBINE_RULES["average"]

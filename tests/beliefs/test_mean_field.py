@@ -28,7 +28,7 @@ def test_kl_gradient_written_out_is_the_gradient() -> None:
     expected = torch.autograd.grad(value.sum(), (mean, log_var))
     start = some(seed=5)
     g_mean, g_log_var = start.mean.clone(), start.log_var.clone()
-    taken = KlTo(p).taken_from(mean.detach(), log_var.detach(), g_mean, g_log_var)
+    taken = KlTo(p).subtract_gradient(mean.detach(), log_var.detach(), g_mean, g_log_var)
     assert torch.allclose(taken, value.detach(), rtol=1e-12)
     assert torch.allclose(g_mean, start.mean - expected[0], rtol=1e-12)
     assert torch.allclose(g_log_var, start.log_var - expected[1], rtol=1e-12)

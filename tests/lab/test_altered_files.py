@@ -20,9 +20,9 @@ from torch import Tensor
 from vcl.errors import VclError
 from vcl.lab.generative.saved import read
 from vcl.lab.paper import store as store_module
-from vcl.lab.paper.store import PICTURES, ROWS, STATE, Kept, Loaded, Store, read_rows
+from vcl.lab.paper.store import PICTURES, ROWS, STATE, FinishedPart, Loaded, Store, read_rows
 from vcl.lab.plan import Plan, make_plan
-from vcl.lab.runner import Done, run_method
+from vcl.lab.runner import FinishedTask, run_method
 
 WRONG: tuple[Any, ...] = (None, True, -1, 0, 10**20, 2.5, float("nan"), "", "x", [], ["x"], [[]], {}, {"x": 1})
 """Values of every kind; one or the other is right for some keys."""
@@ -247,7 +247,7 @@ def taken(folder: Path, name: str) -> list[Any]:
     return [read_rows(kept.path, plan(name)), kept.seconds, checked_pictures(kept, name)]
 
 
-def checked_pictures(kept: Kept, name: str) -> list[Tensor]:
+def checked_pictures(kept: FinishedPart, name: str) -> list[Tensor]:
     from vcl.lab.reading import check_pictures
 
     found = kept.pictures(2)
@@ -264,7 +264,7 @@ def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A finished part of each kind, and one that was stopped after its second task."""
     name, base = request.param, tmp_path_factory.mktemp("parts")
 
-    def stopped(*args: Any) -> Iterator[Done]:
+    def stopped(*args: Any) -> Iterator[FinishedTask]:
         for done in run_method(*args):
             yield done
             if done.number == 2:
@@ -283,7 +283,7 @@ class BegunError(Exception):
     """It goes on from what is in the files."""
 
 
-def never(*_: object) -> Iterator[Done]:
+def never(*_: object) -> Iterator[FinishedTask]:
     raise BegunError
     yield
 

@@ -19,16 +19,16 @@ from vcl.errors import NonFiniteError, VclError
 from vcl.lab.datasets import load
 from vcl.lab.experiments.generative import PAPER, SMOKE, stream
 from vcl.lab.generative import GENERATIVE
+from vcl.lab.generative.artifacts import SHOWN_IMAGES, generators, samples
 from vcl.lab.generative.classifier import Training, trained
-from vcl.lab.generative.keep import SHOWN_IMAGES, generators, samples
 from vcl.lab.generative.kind import DRAWN, LIKELIHOOD, UNCERTAINTY, Judge, cells, evaluate, explain
 from vcl.lab.generative.methods import GENERATIVE_METHODS, curvature
-from vcl.lab.generative.saved import Saved
-from vcl.lab.kind import Asked
+from vcl.lab.generative.saved import SavedGenerators
+from vcl.lab.kind import EvaluationContext
 from vcl.lab.methods import method
 from vcl.lab.plan import make_plan
 from vcl.lab.results import Row, matrix
-from vcl.lab.runner import Done, run_method
+from vcl.lab.runner import FinishedTask, run_method
 from vcl.lab.streams import Arrays, arrays
 from vcl.learner.checkpoint import from_bytes
 from vcl.ops.rng import Rng
@@ -55,12 +55,14 @@ def judge(digits: Arrays) -> Judge:
     return Judge(trained(digits, Training(16, 3), CPU), digits.classes)
 
 
-def run(name: str, data: Arrays, *changes: str, grid: str | None = None, seeds: int = 2) -> list[Done]:
+def run(name: str, data: Arrays, *changes: str, grid: str | None = None, seeds: int = 2) -> list[FinishedTask]:
     plan = make_plan("generative-digits", name, "smoke", seeds, "cpu", changes, grid)
     return list(run_method(plan, method(name, GENERATIVE_METHODS), data))
 
 
-def asked(name: str, data: Arrays, judge: Any, after: int = 2, *changes: str, grid: str | None = None) -> Asked:
+def context_after(
+    name: str, data: Arrays, judge: Any, after: int = 2, *changes: str, grid: str | None = None
+) -> EvaluationContext:
     """What an evaluation is asked after so many tasks, put together by hand."""
     plan = make_plan("generative-digits", name, "smoke", 2, "cpu", changes, grid)
     entry = method(name, GENERATIVE_METHODS)
@@ -70,7 +72,7 @@ def asked(name: str, data: Arrays, judge: Any, after: int = 2, *changes: str, gr
     done = list(run_method(plan, entry, data))[after - 1]
     met = [tasks.make(number) for number in range(after)]
     model = GENERATIVE.model(plan.settings, tasks.shape)
-    return Asked(plan.settings, entry, runs, CPU, model, done.state, met, rng, judge)
+    return EvaluationContext(plan.settings, entry, runs, CPU, model, done.state, met, rng, judge)
 
 
 def row(rows: list[Row], metric: str, on: int, seed: int) -> float:
@@ -83,7 +85,7 @@ def row(rows: list[Row], metric: str, on: int, seed: int) -> float:
 
 @pytest.mark.parametrize("after", [1, 2])
 def test_there_is_one_row_for_each_run_task_so_far_and_metric(digits: Arrays, judge: Judge, after: int) -> None:
-    rows = evaluate(asked("vcl", digits, judge, after))
+    rows = evaluate(context_after("vcl", digits, judge, after))
     wanted = {
         ("vcl", seed, after, on, metric)
         for seed in SEEDS
@@ -95,15 +97,15 @@ def test_there_is_one_row_for_each_run_task_so_far_and_metric(digits: Arrays, ju
 
 
 def test_weights_are_drawn_too_where_that_is_asked_for(digits: Arrays, judge: Judge) -> None:
-    plain = evaluate(asked("vcl", digits, judge, 2))
-    both = evaluate(asked("vcl", digits, judge, 2, "ll_drawn=7"))
+    plain = evaluate(context_after("vcl", digits, judge, 2))
+    both = evaluate(context_after("vcl", digits, judge, 2, "ll_drawn=7"))
     assert Counter(each.metric for each in both) == {LIKELIHOOD: 4, DRAWN: 4, UNCERTAINTY: 4}
     assert [each for each in both if each.metric != DRAWN] == plain, "the others are as they were"
     assert all(each.value < 0 for each in both if each.metric == DRAWN)
 
 
 def test_every_lambda_of_a_grid_has_rows_of_its_own(digits: Arrays, judge: Judge) -> None:
-    rows = evaluate(asked("ewc", digits, judge, 2, grid="lambda=1,10"))
+    rows = evaluate(context_after("ewc", digits, judge, 2, grid="lambda=1,10"))
     assert Counter((each.method, each.seed) for each in rows) == {
         (f"ewc lambda={lam}", seed): 2 * 2 for lam in (1, 10) for seed in SEEDS
     }
@@ -111,7 +113,7 @@ def test_every_lambda_of_a_grid_has_rows_of_its_own(digits: Arrays, judge: Judge
 
 @pytest.mark.parametrize("name", ["vcl", "ewc", "lp"])
 def test_both_metrics_by_hand(digits: Arrays, judge: Judge, name: str) -> None:
-    given = asked(name, digits, judge, 2, "ll_drawn=6")
+    given = context_after(name, digits, judge, 2, "ll_drawn=6")
     rows = evaluate(given)
     for number, task in enumerate(given.met, start=1):
         belief, rng = given.state.predictive[task.name], Rng(SEEDS).at("evaluate", 2, number)
@@ -130,7 +132,7 @@ def test_both_metrics_by_hand(digits: Arrays, judge: Judge, name: str) -> None:
 
 
 def test_the_classifier_is_asked_for_the_class_and_not_for_the_place_in_the_order(digits: Arrays, judge: Judge) -> None:
-    given = asked("vcl", digits, judge, 2, "order=1,0")
+    given = context_after("vcl", digits, judge, 2, "order=1,0")
     assert [task.name for task in given.met] == ["1", "0"]
     rows = evaluate(given)
     pictures = generate(given.state.predictive["1"], given.model, "1", 10, Rng(SEEDS).at("evaluate", 2, 1).at("images"))
@@ -144,13 +146,13 @@ def test_the_classifier_is_asked_for_the_class_and_not_for_the_place_in_the_orde
 def test_a_run_writes_the_rows_that_its_evaluation_gives(digits: Arrays) -> None:
     dones = run("vcl", digits)
     judge = Judge(trained(digits, Training(SMOKE.classifier_hidden, SMOKE.classifier_epochs), CPU), digits.classes)
-    assert [done.rows for done in dones] == [evaluate(asked("vcl", digits, judge, after)) for after in (1, 2)]
+    assert [done.rows for done in dones] == [evaluate(context_after("vcl", digits, judge, after)) for after in (1, 2)]
     assert [(done.task, done.number, done.tasks) for done in dones] == [("0", 1, 2), ("1", 2, 2)]
 
 
 @pytest.mark.parametrize("bad", [nan, float("inf")])
 def test_a_metric_that_is_not_finite_is_one_clear_sentence(digits: Arrays, judge: Judge, bad: float) -> None:
-    given = asked("vcl", digits, judge, 2)
+    given = context_after("vcl", digits, judge, 2)
     mean = given.state.predictive["0"].mean.clone()
     mean[1] = bad  # one of the runs is enough
     state = given.state._replace(
@@ -168,7 +170,7 @@ def test_a_metric_that_is_not_finite_is_one_clear_sentence(digits: Arrays, judge
 
 
 def test_pictures_are_what_the_mean_weights_draw(digits: Arrays, judge: Judge) -> None:
-    given = asked("vcl", digits, judge, 2)
+    given = context_after("vcl", digits, judge, 2)
     found = samples(given)
     assert (found.dtype, tuple(found.shape)) == (torch.uint8, (2, 2, SHOWN_IMAGES, 8, 8))
     for number, head in enumerate("01"):
@@ -178,7 +180,7 @@ def test_pictures_are_what_the_mean_weights_draw(digits: Arrays, judge: Judge) -
 
 
 def test_a_generator_that_did_not_change_draws_the_same_picture(digits: Arrays, judge: Judge) -> None:
-    first, second = (asked("vcl", digits, judge, after, "epochs=5", "lr=0.01") for after in (1, 2))
+    first, second = (context_after("vcl", digits, judge, after, "epochs=5", "lr=0.01") for after in (1, 2))
     before, after = samples(first), samples(second)
     assert not torch.equal(before[:, 0], after[:, 0]), "the shared part has moved"
     kept = {**second.state.predictive, "0": first.state.predictive["0"]}
@@ -213,7 +215,7 @@ ARCHITECTURES = {
 def test_generators_are_the_decoders_of_the_first_run(
     digits: Arrays, judge: Judge, name: str, changes: tuple[str, ...]
 ) -> None:
-    given = asked(name, digits, judge, 2, *changes)
+    given = context_after(name, digits, judge, 2, *changes)
     state = from_bytes(generators(given))
     assert (state.t, dict(state.heads), list(state.predictive)) == (2, {"0": 64, "1": 64}, ["0", "1"])
     assert state.coreset is None, "no image of the data is given away"
@@ -230,13 +232,13 @@ def test_generators_are_the_decoders_of_the_first_run(
 
 @pytest.mark.parametrize("changes", ARCHITECTURES.values(), ids=ARCHITECTURES)
 def test_saved_generators_draw_what_the_run_would(digits: Arrays, judge: Judge, changes: tuple[str, ...]) -> None:
-    given = asked("vcl", digits, judge, 2, *changes)
+    given = context_after("vcl", digits, judge, 2, *changes)
     state = from_bytes(generators(given))
     for head in "01":
         ours = generate(state.predictive[head], given.model, head, 6, Rng((5,)), "mean")
         theirs = generate(given.state.predictive[head], given.model, head, 6, Rng((5, 6)), "mean")
         torch.testing.assert_close(ours[0], theirs[0])
-    saved = Saved("vcl", given.settings, (8, 8), state)
+    saved = SavedGenerators("vcl", given.settings, (8, 8), state)
     drawn = saved.images("1", 12, seed=3)
     assert tuple(drawn.shape) == (12, 8, 8)
     assert torch.equal(drawn, saved.images("1", 12, seed=3))
@@ -245,8 +247,8 @@ def test_saved_generators_draw_what_the_run_would(digits: Arrays, judge: Judge, 
 
 
 def test_saved_generators_say_what_they_cannot_draw(digits: Arrays, judge: Judge) -> None:
-    given = asked("naive", digits, judge, 1)
-    saved = Saved("naive", given.settings, (8, 8), from_bytes(generators(given)))
+    given = context_after("naive", digits, judge, 1)
+    saved = SavedGenerators("naive", given.settings, (8, 8), from_bytes(generators(given)))
     with pytest.raises(VclError, match=r"^unknown task '1': Accepted: 0\.$"):
         saved.images("1", 3, 0)
     with pytest.raises(VclError, match=r"^--count is -2; give at least 1\.$"):

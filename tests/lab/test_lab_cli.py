@@ -26,7 +26,7 @@ from vcl.lab.discriminative import DISCRIMINATIVE, METRICS
 from vcl.lab.experiments import EXPERIMENTS
 from vcl.lab.methods import METHODS
 from vcl.lab.results import Row, final, matrix, methods, read_csv
-from vcl.lab.runner import Done
+from vcl.lab.runner import FinishedTask
 
 FILES = ["average-accuracy.png", "average-accuracy.svg", "rows.csv", "run.json", "table.md"]
 
@@ -270,7 +270,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(here: Path, line: str, mes
 
 
 def test_a_coreset_that_is_too_large_is_refused_before_any_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> Iterator[Done]:
+    def never(*_: object) -> Iterator[FinishedTask]:
         pytest.fail("training started")
 
     monkeypatch.setattr(session, "run_method", never)
@@ -358,8 +358,8 @@ def test_ctrl_c_keeps_what_was_finished(
 ) -> None:
     rows = [Row("vcl", 0, 1, 1, "accuracy", 0.5)]
 
-    def interrupted(*_: object, **__: object) -> Iterator[Done]:
-        yield Done("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)
+    def interrupted(*_: object, **__: object) -> Iterator[FinishedTask]:
+        yield FinishedTask("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "run_method", interrupted)

@@ -93,7 +93,7 @@ def test_the_paper_grids_hold_the_lambdas_that_the_paper_chose() -> None:
             for name, lams in made.grid.items():
                 seen += 1
                 if each.kind is DISCRIMINATIVE:  # the paper does not say which it chose for its generators
-                    assert each.own["paper"][name]["lam"] in lams
+                    assert each.overrides["paper"][name]["lam"] in lams
     assert seen == 21  # Permuted MNIST, Split MNIST and both sizes of notMNIST; three generative streams
 
 

@@ -128,7 +128,7 @@ SPLIT_OWN = {"ewc": {"fisher_samples": 200}, "lp": {"fisher_samples": 200}, "vcl
 
 
 @pytest.mark.parametrize(
-    ("name", "presets", "own"),
+    ("name", "presets", "overrides"),
     [
         # vcl-restart by the recipe of docs/differences.md; the plain estimates are trained as EWC's are.
         ("permuted-mnist", ["paper"], {
@@ -145,8 +145,10 @@ SPLIT_OWN = {"ewc": {"fisher_samples": 200}, "lp": {"fisher_samples": 200}, "vcl
         ("generative-notmnist", ["paper"], {"si": {}}),
     ],
 )  # fmt: skip
-def test_what_single_methods_do_differently(name: str, presets: list[str], own: dict[str, dict[str, Any]]) -> None:
+def test_what_single_methods_do_differently(
+    name: str, presets: list[str], overrides: dict[str, dict[str, Any]]
+) -> None:
     assert RESTART == {"start": "restart", "schedule": "cosine"}
     for preset in presets:
-        plan = make_plan(name, ",".join(own), preset, None, "cpu")
-        assert {entry.name: plan.own(entry) for entry in plan.methods} == own
+        plan = make_plan(name, ",".join(overrides), preset, None, "cpu")
+        assert {entry.name: plan.overrides(entry) for entry in plan.methods} == overrides

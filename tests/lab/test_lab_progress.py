@@ -10,7 +10,7 @@ from rich.console import Console
 from vcl.fitting.loop import Progress
 from vcl.lab.discriminative import DISCRIMINATIVE
 from vcl.lab.progress import Watch, summary_line, watching
-from vcl.lab.runner import Done
+from vcl.lab.runner import FinishedTask
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -26,11 +26,11 @@ def test_a_note_of_a_finished_fit_is_told_once(terminal: bool) -> None:
     assert out.getvalue().count("SMC, effective sample size: at least 7 of 9 particles") == 1
 
 
-def done(number: int, tasks: int = 4, seconds: float = 1.0, seeds: int = 2) -> Done:
+def done(number: int, tasks: int = 4, seconds: float = 1.0, seeds: int = 2) -> FinishedTask:
     """Accuracy 0.9 - seed / 10 on every task so far."""
     values = {seed: [[0.9 - seed / 10] * n for n in range(1, number + 1)] for seed in range(seeds)}
     rows = [row for row in triangle_rows("vcl", values) if row.after == number]
-    return Done("vcl", f"task {number}!", number, tasks, seconds, rows, NOWHERE, DISCRIMINATIVE.score)
+    return FinishedTask("vcl", f"task {number}!", number, tasks, seconds, rows, NOWHERE, DISCRIMINATIVE.score)
 
 
 def test_summary_line() -> None:
@@ -47,7 +47,7 @@ def test_the_summary_line_of_a_grid_is_that_of_its_best() -> None:
         for name, values in (("ewc lambda=1", [0.7, 0.9]), ("ewc lambda=10", [0.8, 0.9]), ("ewc lambda=100", [0.2, 1]))
         for row in triangle_rows(name, {seed: [[value]] for seed, value in enumerate(values)})
     ]
-    assert summary_line(Done("ewc", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)) == (
+    assert summary_line(FinishedTask("ewc", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)) == (
         "ewc: task 1 of 2 (0/1) in 1.0 s, average accuracy so far 85.0 ± 5.0 % with ewc lambda=10, the best of 3"
     )
 

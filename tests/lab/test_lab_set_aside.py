@@ -17,7 +17,7 @@ from vcl.fitting.loop import Report
 from vcl.lab import runner
 from vcl.lab.results import Row, read_csv
 from vcl.ops.rng import Rng
-from vcl.recursion import State, Task, learn, without
+from vcl.recursion import State, Task, learn, set_runs_aside
 
 SMOKE = "run split-digits --preset smoke --method {} --set epochs=2 --out {}"
 
@@ -40,7 +40,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Spoil:
         ) -> Iterator[State[Any]]:
             if state.t + 1 == t:
                 error = NonFiniteError("seed so-and-so is infinite.", [state.alive.index(run)], "it is infinite.")
-                state = without(state, error, t, method, rng)
+                state = set_runs_aside(state, error, t, method, rng)
             return learn(state, tasks, model, method, rng, report)
 
         monkeypatch.setattr(runner, "learn", spoiled)

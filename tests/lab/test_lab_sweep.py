@@ -23,7 +23,7 @@ from vcl.lab.folder import RunFolder
 from vcl.lab.methods import method
 from vcl.lab.plan import make_plan
 from vcl.lab.results import final, label, methods, read_csv
-from vcl.lab.runner import Done, run_method
+from vcl.lab.runner import FinishedTask, run_method
 from vcl.lab.streams import Arrays, arrays
 from vcl.lab.sweep import WARNINGS, Choice, Select, choose, hold_out, sweep
 
@@ -256,7 +256,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     """Let the run of a method fail: the one after ``calls`` whole ones, after its first task."""
     left = [calls]
 
-    def run(*given: Any, **named: Any) -> Iterator[Done]:
+    def run(*given: Any, **named: Any) -> Iterator[FinishedTask]:
         real = run_method(*given, **named)
         if left[0]:
             left[0] -= 1
@@ -302,7 +302,7 @@ def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_ctrl_c_keeps_the_validation_rows(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*given: Any, **named: Any) -> Iterator[Done]:
+    def interrupted(*given: Any, **named: Any) -> Iterator[FinishedTask]:
         yield next(run_method(*given, **named))
         raise KeyboardInterrupt
 

@@ -21,7 +21,7 @@ from vcl.lab.paper.numbers import claims, numbers
 from vcl.lab.paper.ordering import adversarial
 from vcl.lab.paper.table import read_seen
 from vcl.lab.results import matrix, methods, read_csv
-from vcl.lab.runner import Done, run_method
+from vcl.lab.runner import FinishedTask, run_method
 from vcl.predicting.metrics import average_accuracy
 
 SMOKE = "--preset smoke --device cpu"
@@ -68,7 +68,7 @@ def test_every_item_makes_its_rows_its_figure_and_its_lines(name: str, here: Pat
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     learned: list[str] = []
 
-    def watched(*args: Any) -> Iterator[Done]:
+    def watched(*args: Any) -> Iterator[FinishedTask]:
         for done in run_method(*args):
             learned.append(done.method)
             yield done

@@ -23,7 +23,7 @@ from vcl.coresets import Everything, KCenter, Nothing, Only, RandomK
 from vcl.lab import discriminative
 from vcl.lab.generative import classifier
 from vcl.lab.generative import kind as generative
-from vcl.lab.kind import Asked, Prepared
+from vcl.lab.kind import EvaluationContext, PreparationContext
 from vcl.lab.plan import Plan, make_plan
 from vcl.models.likelihoods import Categorical
 from vcl.models.pixels import BernoulliPixels
@@ -274,7 +274,7 @@ class TestClassifiers:
         assert asked == [(draws == 1, draws, PREDICT_ESTIMATOR)]
 
 
-def evaluation(name: str, method: str, prepared: Any = None) -> Asked:
+def evaluation(name: str, method: str, prepared: Any = None) -> EvaluationContext:
     """What is asked after the first task of one run."""
     plan, made = built(name, method)
     plan = replace(plan, settings=replace(plan.settings, seeds=1))
@@ -285,7 +285,9 @@ def evaluation(name: str, method: str, prepared: Any = None) -> Asked:
     entry = plan.methods[0]
     state: State[Any] = State(1, task.heads, q, {head: q}, None)
     settings = plan.settings_of(entry)
-    return Asked(settings, entry, plan.runs(entry), torch.device("cpu"), model, state, [task], Rng((0,)), prepared)
+    return EvaluationContext(
+        settings, entry, plan.runs(entry), torch.device("cpu"), model, state, [task], Rng((0,)), prepared
+    )
 
 
 class TestGenerators:
@@ -363,7 +365,7 @@ class TestGenerators:
         asked: list[Any] = []
         monkeypatch.setattr(generative, "classifier", lambda *given: asked.append(given))
         settings = built("generative-mnist", "vcl")[0].settings
-        generative.prepare(Prepared(settings, images(), lambda: "", torch.device("cpu"), lambda text: None))
+        generative.prepare(PreparationContext(settings, images(), lambda: "", torch.device("cpu"), lambda text: None))
         layers, units, dropout = CLASSIFIER
         assert (layers, dropout) == (classifier.LAYERS, classifier.DROPOUT)
         assert asked[0][2] == classifier.Training(units, 20)

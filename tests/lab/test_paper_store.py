@@ -15,14 +15,14 @@ from lab_made import images
 from rich.console import Console
 
 from vcl.errors import VclError
-from vcl.lab import behind as behind_module
+from vcl.lab import background_writer
 from vcl.lab.identity import described, identity
 from vcl.lab.paper import store as store_module
 from vcl.lab.paper.store import Loaded, Store, description
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.provenance import made_by
 from vcl.lab.results import read_csv
-from vcl.lab.runner import Done, run_method
+from vcl.lab.runner import FinishedTask, run_method
 
 ARRAYS = images(train=120, test=40)
 DATA = Loaded(ARRAYS, "made up", ARRAYS.digest())
@@ -42,7 +42,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> 
     """The numbers of the tasks that are really learned, from now on; perhaps with a stop."""
     learned: list[int] = []
 
-    def watched(*args: Any) -> Iterator[Done]:
+    def watched(*args: Any) -> Iterator[FinishedTask]:
         for done in run_method(*args):
             learned.append(done.number)
             if done.number == stop_after:
@@ -90,7 +90,7 @@ def test_rows_of_a_task_that_the_state_does_not_have_are_not_doubled(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash between the two files: the rows of task 2 are there, its state is not."""
-    real = behind_module.write_atomic_bytes
+    real = background_writer.write_atomic_bytes
 
     def crash(path: Path, content: bytes, written: list[int] = []) -> None:  # noqa: B006
         written.append(1)
@@ -99,7 +99,7 @@ def test_rows_of_a_task_that_the_state_does_not_have_are_not_doubled(
         real(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(behind_module, "write_atomic_bytes", crash)
+        patch.setattr(background_writer, "write_atomic_bytes", crash)
         with pytest.raises(KeyboardInterrupt):
             store.stream(plan("mle"), DATA)
     (folder,) = store.root.iterdir()

@@ -24,7 +24,7 @@ from vcl.ops.rng import Rng
 from vcl.predicting.generation import generate, log_marginal
 from vcl.predicting.prediction import predict, predict_draws
 from vcl.projections import Exact, VariationalKL
-from vcl.recursion import Method, State, Task, initial, learn, without
+from vcl.recursion import Method, State, Task, initial, learn, set_runs_aside
 
 METHOD: Method[Any] = Method(VariationalKL(Ascent(2, 16, 0.01), 2, "local"), RandomK(5))
 
@@ -102,7 +102,7 @@ def test_the_same_network_made_again_is_taken_and_a_state_predicts_as_its_belief
 
 def test_a_state_with_fewer_runs_than_it_began_with_predicts_for_those_left() -> None:
     state, x, rng = learned(network()), blob_tasks(1, runs=2)[0].train.x, Rng((0, 1))
-    left = without(state, NonFiniteError("x", [0]), 2, METHOD, rng)
+    left = set_runs_aside(state, NonFiniteError("x", [0]), 2, METHOD, rng)
     wanted = predict(state.predictive["h0"].select(torch.tensor([1])), network(), x[:1], "h0", Rng(1), 5)
     assert torch.equal(predict(left, network(), x, "h0", rng, 5), wanted)
     assert torch.equal(predict(left, network(), x[1:], "h0", Rng(1), 5), wanted)

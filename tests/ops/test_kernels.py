@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_ways import (
+from kernel_checks import (
     DEVICE,
     INTERPRETED,
     POSSIBLE,
@@ -425,8 +425,8 @@ def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(what: s
     lines, _, memory = draws_kernel.table(((0, size),), 2 * draws, key.seeds.device)
     theta, zero = torch.empty(memory, device=DEVICE), torch.zeros(2, size, device=DEVICE)
     draws_kernel.draw(theta, zero, zero, tuple(key), 0, lines, draws, 1)
-    apart = draws_kernel.aligned(size)
-    noise = theta.as_strided((2, draws, size), (draws * apart, apart, 1)).cpu()
+    stride = draws_kernel.aligned(size)
+    noise = theta.as_strided((2, draws, size), (draws * stride, stride, 1)).cpu()
     assert abs(noise.mean()) < 6 / noise.numel() ** 0.5
     assert noise.std().item() == pytest.approx(1, abs=6 / noise.numel() ** 0.5)
     beside = key.beside(draws * data.size * model.latent).view(2, draws, data.size * model.latent).cpu()

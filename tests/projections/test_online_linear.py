@@ -11,13 +11,13 @@ from vcl.errors import VclError
 from vcl.models import LinearGaussian
 from vcl.ops.rng import Rng
 from vcl.projections import Exact, OnlineLinear, Target
-from vcl.projections.online_linear import RULES, Rule, laplace_update, unit_norm_update, variational_update
+from vcl.projections.online_linear import UPDATE_RULES, UpdateRule, laplace_update, unit_norm_update, variational_update
 
 MODEL = LinearGaussian(inputs=4, noise=0.5, prior_var=2.0)
 D = 20
 
 
-def learned(rule: Rule, data: Data, model: LinearGaussian = MODEL, q: MeanField | None = None) -> MeanField:
+def learned(rule: UpdateRule, data: Data, model: LinearGaussian = MODEL, q: MeanField | None = None) -> MeanField:
     prior = model.prior({}).to(torch.float64)
     return OnlineLinear(rule)(Target(prior.expand(data.runs) if q is None else q, model, data, prior), Rng((0,)))
 
@@ -35,7 +35,7 @@ def patterns(steps: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return signs[:, :D] / D**0.5, signs[:, D]
 
 
-def by_examples(x: Tensor, y: Tensor, rule: Rule, prior_precision: float) -> list[Tensor]:
+def by_examples(x: Tensor, y: Tensor, rule: UpdateRule, prior_precision: float) -> list[Tensor]:
     """The means after each example, by the general update."""
     update = variational_update if rule == "variational" else laplace_update
     mean, precision, means = torch.zeros(1, D).double(), torch.full((1, D), prior_precision).double(), []
@@ -47,14 +47,14 @@ def by_examples(x: Tensor, y: Tensor, rule: Rule, prior_precision: float) -> lis
 
 def test_variational_and_laplace_are_the_same_distribution() -> None:
     data = linear_data(60, seed=1, runs=2)
-    one, two = (learned(rule, data, q=some_belief(runs=2)) for rule in RULES)
+    one, two = (learned(rule, data, q=some_belief(runs=2)) for rule in UPDATE_RULES)
     assert torch.allclose(one.mean, two.mean, rtol=0, atol=1e-10)
     assert torch.allclose(one.log_var, two.log_var, rtol=0, atol=1e-10)
     assert not torch.allclose(one.mean[0], one.mean[1], atol=1e-3), "each run went on from its own belief"
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_the_gradient_of_the_lower_bound_vanishes_after_one_example(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", UPDATE_RULES)
+def test_the_gradient_of_the_lower_bound_vanishes_after_one_example(rule: UpdateRule) -> None:
     """E_q log N(y; w^T x, s^2) - KL(q || q_{t-1}), with every expectation by hand; and both ends of it matter."""
     data, before = linear_data(1, seed=2), some_belief()
     after = learned(rule, data, q=before)
@@ -74,8 +74,8 @@ def test_the_gradient_of_the_lower_bound_vanishes_after_one_example(rule: Rule) 
         assert elsewhere.abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_one_example_gives_the_exact_mean_and_the_diagonal_of_the_exact_precision(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", UPDATE_RULES)
+def test_one_example_gives_the_exact_mean_and_the_diagonal_of_the_exact_precision(rule: UpdateRule) -> None:
     data, before = linear_data(1, seed=4), some_belief()
     exact = Exact()(Target(Exact().initial(before), MODEL, data, before), Rng((0,)))
     after = learned(rule, data, q=before)
@@ -113,9 +113,9 @@ def test_batch_and_sequential_solutions_agree_for_inputs_along_the_axes_and_not_
     assert ((q.mean - mean).abs() * precision.sqrt()).max() > 0.5
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", UPDATE_RULES)
 @pytest.mark.parametrize("prior_precision", [1.0, 0.25])
-def test_the_unit_norm_form_is_the_update_one_example_at_a_time(rule: Rule, prior_precision: float) -> None:
+def test_the_unit_norm_form_is_the_update_one_example_at_a_time(rule: UpdateRule, prior_precision: float) -> None:
     x, y = patterns(200)
     mean = torch.zeros(D).double()
     for t, expected in enumerate(by_examples(x, y, rule, prior_precision), start=1):

@@ -110,9 +110,9 @@ def _diagonal(
 ) -> tuple[Tensor, Tensor]:
     """Mean and precision [R, D] of a b^sign; only beliefs have points, where a precision is infinite."""
     points = L_a.isinf() | (L_b.isinf() if sign > 0 else False)
-    apart = L_a.isinf() & L_b.isinf() & (m_a != m_b)
-    if bool(apart.any()):
-        at = _where(apart, layout)
+    disagree = L_a.isinf() & L_b.isinf() & (m_a != m_b)
+    if bool(disagree.any()):
+        at = _where(disagree, layout)
         raise VclError(f"the {what} has no value at {at}, where both are points, but different ones; give one of them.")
     L = torch.where(points, inf, L_a + sign * L_b)
     shift = L_b * (m_b - m_a)
@@ -205,16 +205,16 @@ def _only_linear(what: str, at: str) -> VclError:
 # Many beliefs by a rule.
 
 B = TypeVar("B", bound=Belief)
-Rule = Callable[[Sequence[Any], Any | None], Any]
-RULES: dict[str, dict[type, Rule]] = {}
+CombineRule = Callable[[Sequence[Any], Any | None], Any]
+COMBINE_RULES: dict[str, dict[type, CombineRule]] = {}
 """Beliefs and a prior to one belief, by the rule's name and the family. A family that is not closed adds its own."""
 
 
-def rule(name: str, *families: type) -> Callable[[Rule], Rule]:
+def rule(name: str, *families: type) -> Callable[[CombineRule], CombineRule]:
     """Makes a function of beliefs and a prior known to :func:`combine`, by name, for these families."""
 
-    def add(function: Rule) -> Rule:
-        RULES.setdefault(name, {}).update(dict.fromkeys(families, function))
+    def add(function: CombineRule) -> CombineRule:
+        COMBINE_RULES.setdefault(name, {}).update(dict.fromkeys(families, function))
         return function
 
     return add
@@ -229,17 +229,17 @@ def combine(beliefs: Sequence[B], rule: str = "product", prior: B | None = None)
     """
     if not beliefs:
         raise VclError("there is no belief to combine; give at least one.")
-    if rule not in RULES:
-        raise unknown("rule", rule, RULES)
+    if rule not in COMBINE_RULES:
+        raise unknown("rule", rule, COMBINE_RULES)
     family = type(beliefs[0])
-    if family not in RULES[rule]:
-        known = sorted(name for name, families in RULES.items() if family in families)
+    if family not in COMBINE_RULES[rule]:
+        known = sorted(name for name, families in COMBINE_RULES.items() if family in families)
         has = f"its rules are {', '.join(known)}" if known else "it has no rule: add one with vcl.beliefs.algebra.rule"
         raise VclError(f"the rule {rule!r} does not know the family {family.__name__}; {has}.")
     for other in (*beliefs, *(() if prior is None else (prior,))):
         if type(other) is not family:
             raise VclError(f"{family.__name__} and {type(other).__name__} cannot be combined; give one family.")
-    found: B = RULES[rule][family](beliefs, prior)
+    found: B = COMBINE_RULES[rule][family](beliefs, prior)
     return found
 
 

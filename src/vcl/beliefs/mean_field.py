@@ -133,7 +133,7 @@ class KlTo:
         """Mean and log variance of p."""
         return self.mean, self.log_var
 
-    def taken_from(
+    def subtract_gradient(
         self,
         mean: Tensor,
         log_var: Tensor,
@@ -150,9 +150,9 @@ class KlTo:
         """
         size, width = mean.shape[1], self.PIECE
         if size <= width:
-            return self._take(mean, log_var, g_mean, g_log_var, var, (runs, ALL)).mul_(0.5)
+            return self._subtract_part(mean, log_var, g_mean, g_log_var, var, (runs, ALL)).mul_(0.5)
         values = [
-            self._take(
+            self._subtract_part(
                 mean[:, at],
                 log_var[:, at],
                 g_mean[:, at],
@@ -164,7 +164,7 @@ class KlTo:
         ]
         return torch.stack(values).sum(0).mul_(0.5)
 
-    def _take(
+    def _subtract_part(
         self,
         mean: Tensor,
         log_var: Tensor,

@@ -75,7 +75,7 @@ class MeanFieldFit:
         mean, log = parameters[:2]
         return self.previous(*(self.spread.cut(part, self.held) for part in (mean, self.log_var(log))))
 
-    def take_kl(
+    def subtract_kl(
         self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, runs: slice
     ) -> Tensor:
         """KL of some ``runs``, and its gradient subtracted from g_mean and g_log_var in place; all [G, D]."""
@@ -83,10 +83,10 @@ class MeanFieldFit:
         if self.held_first:
             q_mean, q_log_var, to_mean, to_log_var = (part[:, :size] for part in (mean, log_var, g_mean, g_log_var))
             given = None if var is None else var[:, :size]
-            return self.previous.taken_from(q_mean, q_log_var, to_mean, to_log_var, given, runs)
+            return self.previous.subtract_gradient(q_mean, q_log_var, to_mean, to_log_var, given, runs)
         q_mean, q_log_var = (self.spread.cut(part, self.held) for part in (mean, log_var))
         less_mean, less_log_var = torch.zeros_like(q_mean), torch.zeros_like(q_mean)
-        kl = self.previous.taken_from(q_mean, q_log_var, less_mean, less_log_var, None, runs)
+        kl = self.previous.subtract_gradient(q_mean, q_log_var, less_mean, less_log_var, None, runs)
         g_mean.add_(self.spread.pad(less_mean, self.held))
         g_log_var.add_(self.spread.pad(less_log_var, self.held))
         return kl

@@ -263,7 +263,7 @@ def _less_kl(
     fit: MeanFieldFit, mean: Tensor, log: Tensor, to: Gradients, runs: slice, g_log: Tensor, var: Tensor | None
 ) -> None:
     """The KL of these runs, whose gradient is subtracted; g_log is that in log variances and becomes that in logs."""
-    to.kl[runs] = fit.take_kl(mean[runs], fit.log_var(log[runs]), to.mean[runs], g_log, var, runs)
+    to.kl[runs] = fit.subtract_kl(mean[runs], fit.log_var(log[runs]), to.mean[runs], g_log, var, runs)
     if fit.scale != 1:
         g_log.mul_(fit.scale)
 

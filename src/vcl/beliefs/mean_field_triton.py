@@ -138,7 +138,7 @@ class DrawnTriton:
         self.to = self.base.to
         self.theta = Pieces(fit.spread, len(self.mean) * draws, self.mean)
         self.given: tuple[Tensor, ...] = ()
-        self.apart = 0
+        self.noise_stride = 0
 
     def groups(self) -> list[slice]:
         """All runs."""
@@ -148,12 +148,14 @@ class DrawnTriton:
         """Draw theta, with noise [R, S, D] or its key."""
         self.base.open()
         if isinstance(noise, Key):
-            self.given, self.apart = tuple(noise), 0
+            self.given, self.noise_stride = tuple(noise), 0
         else:
-            noise = noise if kernels.evenly_apart(noise) else noise.contiguous()
-            self.given, self.apart = (noise,), kernels.stride_of_draws(noise)
+            noise = noise if kernels.evenly_strided(noise) else noise.contiguous()
+            self.given, self.noise_stride = (noise,), kernels.stride_of_draws(noise)
         theta = self.theta
-        kernel.draw(theta.memory, self.mean, self.log, self.given, self.apart, theta.lines, self.draws, self.fit.scale)
+        kernel.draw(
+            theta.memory, self.mean, self.log, self.given, self.noise_stride, theta.lines, self.draws, self.fit.scale
+        )
 
     def take(self, name: str) -> Tensor:
         """mu + sigma eps [R S, ...]; a point [R, ...]."""
@@ -193,7 +195,7 @@ class DrawnTriton:
             g, tiles = g.view(len(self.mean) * self.draws, tiles, -1).sum(1), 1
         kernel.gather(
             g, (self.to.mean, self.to.log, self.base.shares), (self.mean, self.log), self.base.p, self.given,
-            self.apart, first, held, at, self.draws, tiles, self.fit.scale,
+            self.noise_stride, first, held, at, self.draws, tiles, self.fit.scale,
         )  # fmt: skip
 
     def close(self, runs: slice) -> None:
@@ -228,7 +230,7 @@ class LocalTriton:
     def open(self, runs: slice, noise: Tensor) -> None:
         """Be ready for all runs, with noise [R, S, K]."""
         self.base.open()
-        self.tape = noise if kernels.evenly_apart(noise) else noise.contiguous()
+        self.tape = noise if kernels.evenly_strided(noise) else noise.contiguous()
         torch.exp(self.fit.log_var(self.log), out=self.var)
         with self.branch.beside(self.var):
             for name, pair in self.pairs.items():

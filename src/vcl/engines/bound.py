@@ -34,7 +34,7 @@ class Bound(Protocol):
         ...
 
     def aligned(self, size: int) -> int:
-        """How far one draw's noise of this size and the next one's lie apart."""
+        """The stride between draws whose noise has this size: the size, rounded up where kernels need it."""
         ...
 
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
@@ -77,9 +77,9 @@ class LayeredBound:
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
-        """Group after group of runs: weights, a walk, and the KL while all is at hand."""
+        """For each group of runs: draw weights, walk through the layers, subtract the KL."""
         if self.supplier is None or self.supplier.mean is not parameters[0]:
-            self.supplier = None  # what is freed can be used again
+            self.supplier = None  # frees its memory before the next one is made
             self.supplier = supplier_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
         supplier, share = self.supplier, weight_of_each(batch.size, total) / self.draws
         size = self.noise(batch) if self.latent else -1
@@ -198,7 +198,7 @@ class DrawnBound:
         self.name = f"{engine.name}, theta drawn whole (no rules for the family {type(fit).__name__})"
 
     def aligned(self, size: int) -> int:
-        """As it is."""
+        """The size itself."""
         return size
 
     def noise(self, batch: Data) -> int:
@@ -234,7 +234,7 @@ def split_noise(
     if isinstance(noise, Key):
         return noise, noise.beside(draws * examples * latent).view(-1, draws, examples, latent) if latent else None
     tape = noise.view(len(noise), draws, -1)
-    if not latent:  # what is over is not used
+    if not latent:  # noise beyond what a draw takes is not used
         return tape, None
     beside = tape[..., size : size + examples * latent]
     return tape[..., :size], beside.view(*tape.shape[:2], examples, latent)

@@ -26,10 +26,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from vcl.errors import VclError
 
-State = tuple[Tensor, ...]
+Hidden = tuple[Tensor, ...]
 """(h,), or (h, c) of an LSTM; each [N, units]."""
 
-Advance = Callable[[Tensor, Tensor, State], State]
+Advance = Callable[[Tensor, Tensor, Hidden], Hidden]
 """From what the input and the state say to the gates, each [N, gates x units], and the state to the next state."""
 
 
@@ -73,7 +73,7 @@ def _layer(layer: Any, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         start = tuple(part.unsqueeze(1) for part in start)
     layer.check_forward_args(x, start if len(start) > 1 else start[0], None)
     x = x.transpose(0, 1) if layer.batch_first else x
-    ends: list[State] = []
+    ends: list[Hidden] = []
     for number in range(layer.num_layers):
         sides = []
         for reverse in range(2 if layer.bidirectional else 1):
@@ -89,14 +89,14 @@ def _layer(layer: Any, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     return x, last if len(last) > 1 else last[0]
 
 
-def _start(layer: nn.RNNBase, examples: int, x: Tensor) -> State:
+def _start(layer: nn.RNNBase, examples: int, x: Tensor) -> Hidden:
     """States of 0, each [layers x directions, N, units]."""
     places, units = layer.num_layers * (2 if layer.bidirectional else 1), layer.proj_size or layer.hidden_size
     widths = (units, layer.hidden_size) if layer.mode == "LSTM" else (units,)
     return tuple(torch.zeros(places, examples, width, dtype=x.dtype, device=x.device) for width in widths)
 
 
-def _along(layer: nn.RNNBase, number: int, reverse: bool, x: Tensor, state: State) -> tuple[Tensor, State]:
+def _along(layer: nn.RNNBase, number: int, reverse: bool, x: Tensor, state: Hidden) -> tuple[Tensor, Hidden]:
     """One layer in one direction over x [T, N, inputs]: its outputs [T, N, units] and its last state."""
     end = f"_l{number}{'_reverse' if reverse else ''}"
     W, U = getattr(layer, f"weight_ih{end}"), getattr(layer, f"weight_hh{end}")
@@ -118,7 +118,7 @@ def _cell(layer: Any, input: Tensor, hx: Any = None) -> Any:
     if mode == "RNN":
         mode = f"RNN_{layer.nonlinearity.upper()}"
     zero = torch.zeros(x.shape[0], layer.hidden_size, dtype=x.dtype, device=x.device)
-    state: State = (zero,) * (2 if mode == "LSTM" else 1) if hx is None else hx if isinstance(hx, tuple) else (hx,)
+    state: Hidden = (zero,) * (2 if mode == "LSTM" else 1) if hx is None else hx if isinstance(hx, tuple) else (hx,)
     if hx is not None and input.dim() == 1:
         state = tuple(part.unsqueeze(0) for part in state)
     given = F.linear(x, layer.weight_ih, layer.bias_ih)
@@ -128,24 +128,24 @@ def _cell(layer: Any, input: Tensor, hx: Any = None) -> Any:
     return state if len(state) > 1 else state[0]
 
 
-def _rnn(activation: Callable[[Tensor], Tensor], P: Tensor | None, x: Tensor, h: Tensor, state: State) -> State:
+def _rnn(activation: Callable[[Tensor], Tensor], P: Tensor | None, x: Tensor, h: Tensor, state: Hidden) -> Hidden:
     return (activation(x + h),)
 
 
-def _gru(P: Tensor | None, x: Tensor, h: Tensor, state: State) -> State:
+def _gru(P: Tensor | None, x: Tensor, h: Tensor, state: Hidden) -> Hidden:
     (x_r, x_z, x_n), (h_r, h_z, h_n) = x.chunk(3, -1), h.chunk(3, -1)
     n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
     return (n + torch.sigmoid(x_z + h_z) * (state[0] - n),)
 
 
-def _lstm(P: Tensor | None, x: Tensor, h: Tensor, state: State) -> State:
+def _lstm(P: Tensor | None, x: Tensor, h: Tensor, state: Hidden) -> Hidden:
     i, f, g, o = (x + h).chunk(4, -1)
     c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
     out = torch.sigmoid(o) * torch.tanh(c)
     return (out if P is None else F.linear(out, P)), c
 
 
-ADVANCES: dict[str, Callable[[Tensor | None, Tensor, Tensor, State], State]] = {
+ADVANCES: dict[str, Callable[[Tensor | None, Tensor, Tensor, Hidden], Hidden]] = {
     "RNN_TANH": partial(_rnn, torch.tanh),
     "RNN_RELU": partial(_rnn, torch.relu),
     "GRU": _gru,

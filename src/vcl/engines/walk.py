@@ -21,7 +21,7 @@ from vcl.engines.structure import Chain, Fork, Latent
 from vcl.ops.layer_weights import Block
 from vcl.ops.layers import Function, Layer, Linear, Score, Sizes
 
-Rule = Callable[[Block], str]
+LayerRule = Callable[[Block], str]
 """How a linear layer is computed: "given" or "local", or another name that a table of rules has."""
 
 
@@ -29,7 +29,7 @@ class Bindings(NamedTuple):
     """What a walk is bound to: sizes of tensors, the rule of each layer, and which weights all draws share."""
 
     shapes: Mapping[str, tuple[int, ...]]
-    rule: Rule
+    rule: LayerRule
     shared: Callable[[Block], bool]
     sizes: Sizes
     like: Tensor

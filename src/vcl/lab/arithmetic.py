@@ -9,8 +9,8 @@ from typing import Literal
 
 import torch
 
-How = Literal["float32", "tf32"]
-HOWS: tuple[How, ...] = ("float32", "tf32")
+MatmulPrecision = Literal["float32", "tf32"]
+MATMUL_PRECISIONS: tuple[MatmulPrecision, ...] = ("float32", "tf32")
 
 
 class _Users:
@@ -28,7 +28,7 @@ _USERS = _Users()
 
 
 @contextmanager
-def matrix_products(how: How) -> Iterator[None]:
+def matrix_products(how: MatmulPrecision) -> Iterator[None]:
     """Matrix products of float32 tensors on a GPU in full, or with factors rounded to TF32 (sums stay in full)."""
     users, me = _USERS, object()
     with users.changed:

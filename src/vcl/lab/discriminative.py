@@ -11,7 +11,7 @@ from torch import Tensor
 from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, too_fast
 from vcl.lab import tables
-from vcl.lab.kind import ACCURACY, Asked, Kind, Tabled
+from vcl.lab.kind import ACCURACY, EvaluationContext, Kind, TableFormat
 from vcl.lab.methods import METHODS
 from vcl.lab.results import Row
 from vcl.lab.settings import Settings
@@ -33,19 +33,19 @@ def network(s: Settings, shape: tuple[int, ...]) -> Network:
     return Network(mlp(prod(shape), s.hidden), s.hidden[-1], Categorical(), s.prior_var)
 
 
-def evaluate(asked: Asked) -> list[Row]:
+def evaluate(context: EvaluationContext) -> list[Row]:
     """Every metric on the test data of every task so far, with the predictive posterior of its head."""
-    settings, entry, state = asked.settings, asked.entry, asked.state
+    settings, entry, state = context.settings, context.entry, context.state
     rows = []
-    for number, task, test in asked.tested():
+    for number, task, test in context.tested():
         (source,) = test.sources
         belief = state.predictive[source.head]
         probabilities = predict(
             belief if entry.draws else Point(belief.layout, belief.mean),
-            asked.model,
+            context.model,
             test.x,
             source.head,
-            asked.rng.at("evaluate", state.t, number),
+            context.rng.at("evaluate", state.t, number),
             settings.predict_draws if entry.draws else 1,
             settings.predict_estimator,
         )
@@ -53,12 +53,12 @@ def evaluate(asked: Asked) -> list[Row]:
         if not bool(fine.all()):  # their argmax would pass for an accuracy
             why = f"the predictions on task {number} ({task.name}) are not finite; {too_fast(settings.lr)}"
             bad = (~fine).nonzero()[:, 0].tolist()
-            raise NonFiniteError(f"task {state.t} ({asked.met[-1].name}): {why}", bad, why)
+            raise NonFiniteError(f"task {state.t} ({context.met[-1].name}): {why}", bad, why)
         for metric, measure in METRICS.items():
             values = measure(probabilities, test.y.to(probabilities.device)).tolist()
             rows += [
                 Row(run.label, run.seed, state.t, number, metric, value)
-                for run, value in zip(asked.runs, values, strict=True)
+                for run, value in zip(context.runs, values, strict=True)
             ]
     return rows
 
@@ -75,7 +75,7 @@ DISCRIMINATIVE = Kind(
     model=network,
     evaluate=evaluate,
     score=ACCURACY,
-    table=Tabled(lambda rows: tables.COLUMNS, tables.cells, tables.explain),
+    table=TableFormat(lambda rows: tables.COLUMNS, tables.cells, tables.explain),
     draw=draw,
     stream=("tasks", "heads", "order", "train_limit", "test_limit"),
     network=("hidden", "prior_var"),

@@ -80,9 +80,10 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
         highlight=False,
     )
     for entry in plan.methods:
-        own = plan.own(entry)
-        if own:
-            console.print(f"{entry.name}: {', '.join(f'{key}={value}' for key, value in own.items())}", highlight=False)
+        overrides = plan.overrides(entry)
+        if overrides:
+            listed = ", ".join(f"{key}={value}" for key, value in overrides.items())
+            console.print(f"{entry.name}: {listed}", highlight=False)
     table = Table("method", "steps", "about", "memory", "engine")
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:

@@ -16,7 +16,7 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field_torch import SMALL
 from vcl.engines.structure import Fork, Latent, Opaque
 from vcl.models.base import roles
-from vcl.ops.weights import Block
+from vcl.ops.layer_weights import Block
 
 PENALTY = 6
 """Values a parameter that a quadratic penalty holds: centre, precision, weight, start, and what its gradient takes."""

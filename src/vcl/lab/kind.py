@@ -45,7 +45,7 @@ class Run(NamedTuple):
     lam: float | None
 
 
-class Prepared(NamedTuple):
+class PreparationContext(NamedTuple):
     """What an evaluation may need before the first task: the data, and where work is done."""
 
     settings: Any
@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
     say: Callable[[str], None]
 
 
-class Asked(NamedTuple):
+class EvaluationContext(NamedTuple):
     """What there is to evaluate after a task: the tasks met so far (their test data alone) under the state.
 
     A task without test data is learned and not evaluated.
@@ -95,7 +95,7 @@ class Score(NamedTuple):
 ACCURACY = Score("accuracy", "average accuracy", 100, " %")
 
 
-class Tabled(NamedTuple):
+class TableFormat(NamedTuple):
     """How results are tabled: the columns, one line of cells a method, and a sentence on what they are."""
 
     columns: Callable[[Sequence[Row]], tuple[str, ...]]
@@ -108,7 +108,7 @@ def no_bytes(settings: Any, shape: tuple[int, ...], runs: int) -> int:
     return 0
 
 
-def nothing(asked: Prepared) -> None:
+def nothing(context: PreparationContext) -> None:
     """No preparation."""
 
 
@@ -118,9 +118,9 @@ class Kind(NamedTuple):
     methods: tuple[MethodEntry, ...]
     model: Callable[[Any, tuple[int, ...]], Any]
     """From settings and the shape of an input."""
-    evaluate: Callable[[Asked], list[Row]]
+    evaluate: Callable[[EvaluationContext], list[Row]]
     score: Score
-    table: Tabled
+    table: TableFormat
     draw: Callable[[Sequence[Row], str, Mapping[str, float], Path], list[Path]]
     """The main figure, from rows, a title, the paper's numbers and a path without ending."""
     stream: tuple[str, ...]
@@ -129,10 +129,10 @@ class Kind(NamedTuple):
     """The settings that the network follows from."""
     prediction: Callable[[MethodEntry], tuple[str, ...]]
     """The settings that a method's evaluation follows from."""
-    prepare: Callable[[Prepared], Any] = nothing
+    prepare: Callable[[PreparationContext], Any] = nothing
     evaluation: Callable[[Any, tuple[int, ...], int], int] = no_bytes
     """Bytes that an evaluation holds beside beliefs and data, from settings, the shape of an input and the runs."""
-    samples: Callable[[Asked], Tensor] | None = None
+    samples: Callable[[EvaluationContext], Tensor] | None = None
     """Pictures to keep after each task, if there are any: uint8 [runs, tasks so far, count, ...]."""
-    save: Callable[[Asked], bytes] | None = None
+    save: Callable[[EvaluationContext], bytes] | None = None
     """What to keep of the end of a run, if anything."""

@@ -39,10 +39,10 @@ class Plan:
 
     def settings_of(self, entry: MethodEntry) -> Settings:
         """The settings with what this method does differently, here and everywhere; the user's own changes win."""
-        own = self.experiment.own.get(self.preset, {}).get(entry.name, {})
-        return override(replace(self.settings, **{**entry.settings, **own}), self.changes)
+        overrides = self.experiment.overrides.get(self.preset, {}).get(entry.name, {})
+        return override(replace(self.settings, **{**entry.settings, **overrides}), self.changes)
 
-    def own(self, entry: MethodEntry) -> dict[str, Any]:
+    def overrides(self, entry: MethodEntry) -> dict[str, Any]:
         """The settings of a method that differ from the common ones."""
         common = asdict(self.settings)
         return {key: value for key, value in asdict(self.settings_of(entry)).items() if value != common[key]}
@@ -64,7 +64,7 @@ class Plan:
         """The paper's numbers by label: a lambda of a grid has one if it is the paper's own choice."""
         numbers = dict(self.experiment.paper)
         for entry in self.methods:
-            best = self.experiment.own.get(self.preset, {}).get(entry.name, {}).get("lam")
+            best = self.experiment.overrides.get(self.preset, {}).get(entry.name, {}).get("lam")
             if entry.name in numbers and best in self.grid.get(entry.name, ()):
                 numbers[label(entry.name, best)] = numbers[entry.name]
         return numbers

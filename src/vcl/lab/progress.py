@@ -19,7 +19,7 @@ from rich.progress import (
 from vcl.fitting.loop import Progress as Epoch
 from vcl.fitting.loop import Report
 from vcl.lab.results import final_score, methods
-from vcl.lab.runner import Done
+from vcl.lab.runner import FinishedTask
 
 
 class Watch(Protocol):
@@ -33,7 +33,7 @@ class Watch(Protocol):
         """An epoch of a fit has ended."""
         ...
 
-    def task(self, done: Done) -> None:
+    def task(self, done: FinishedTask) -> None:
         """A task has been learned and evaluated."""
         ...
 
@@ -68,7 +68,7 @@ class _Lines:
         if epoch.note and epoch.epoch == epoch.epochs:
             self.console.print(f"{epoch.what}: {epoch.note}", highlight=False, soft_wrap=True)
 
-    def task(self, done: Done) -> None:
+    def task(self, done: FinishedTask) -> None:
         self.seconds.append(done.seconds)
         left = sum(self.seconds) / len(self.seconds) * (done.tasks - done.number)
         tail = f", about {left:.0f} s left" if done.number < done.tasks else ""
@@ -93,7 +93,7 @@ class _Bars:
         if epoch.note and epoch.epoch == epoch.epochs:
             self.bars.console.print(f"{epoch.what}: {epoch.note}", highlight=False, soft_wrap=True)
 
-    def task(self, done: Done) -> None:
+    def task(self, done: FinishedTask) -> None:
         self.bars.update(self.method, completed=done.number)
         self.bars.console.print(summary_line(done), highlight=False, soft_wrap=True)
 
@@ -108,7 +108,7 @@ def both(one: Report, other: Report) -> Report:
     return report
 
 
-def summary_line(done: Done) -> str:
+def summary_line(done: FinishedTask) -> str:
     """One finished task in one line; of a grid of lambdas, the best so far."""
     score = done.score
     if not done.rows:

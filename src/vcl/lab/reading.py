@@ -101,7 +101,7 @@ def read_state(
     with reading(path):
         state = unpacked(path.read_bytes(), device)
         mean, coreset, wanted = state.propagated.mean, state.coreset, model.layout(state.heads)
-        require(state.begun == runs, f"it is of {state.begun} runs, not {runs}")
+        require(state.runs_begun == runs, f"it is of {state.runs_begun} runs, not {runs}")
         require(mean.dtype == torch.float32, f"its weights are {mean.dtype}")
         require(state.t <= tasks, f"it is of {state.t} tasks, not of up to {tasks}")
         require(same_layout(state.propagated.layout, wanted), "it is of another network")

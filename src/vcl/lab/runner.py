@@ -11,15 +11,15 @@ from torch import Tensor
 from vcl.errors import NonFiniteError
 from vcl.fitting.loop import Report, silent
 from vcl.lab.arithmetic import matrix_products
-from vcl.lab.kind import Asked, MethodEntry, Prepared, Score
+from vcl.lab.kind import EvaluationContext, MethodEntry, PreparationContext, Score
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
-from vcl.recursion import SetAside, State, Task, initial, learn, told, without
+from vcl.recursion import SetAside, State, Task, describe_set_aside, initial, learn, set_runs_aside
 
 
-class Done(NamedTuple):
+class FinishedTask(NamedTuple):
     """One task learned by one method, for all runs."""
 
     method: str
@@ -48,7 +48,7 @@ def run_method(
     report: Report = silent,
     state: State[Any] | None = None,
     say: Callable[[str], None] = quiet,
-) -> Iterator[Done]:
+) -> Iterator[FinishedTask]:
     """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one.
 
     ``state`` is where an earlier run stopped; its tasks are not learned again, and the end is the same, bit for bit.
@@ -58,15 +58,17 @@ def run_method(
     rng = Rng(tuple(run.seed for run in runs))
     stream = plan.experiment.stream(data.to(plan.device), settings, rng)
     kind = plan.experiment.kind
-    prepared = kind.prepare(Prepared(settings, data, data.digest, plan.device, say))
+    prepared = kind.prepare(PreparationContext(settings, data, data.digest, plan.device, say))
     model = kind.model(settings, stream.shape)
     method = plan.build(entry)
     if state is None:
         state = initial(model, method, len(runs), plan.device)
 
-    def asked_of(state: State[Any], met: list[Task]) -> Asked:
+    def context_after(state: State[Any], met: list[Task]) -> EvaluationContext:
         left = tuple(runs[run] for run in state.alive)
-        return Asked(settings, entry, left, plan.device, model, state, met, rng.select(state.alive), prepared)
+        return EvaluationContext(
+            settings, entry, left, plan.device, model, state, met, rng.select(state.alive), prepared
+        )
 
     # Only the test data of old tasks is kept, of the runs that are left.
     met = [_test_alone(stream.make(number), state.alive) for number in range(state.t)]
@@ -79,17 +81,19 @@ def run_method(
             rows: list[Row] | None = None
             while rows is None:
                 met = _left(met, before, state.alive)
-                asked, before = asked_of(state, met), state.alive
+                context, before = context_after(state, met), state.alive
                 try:
-                    rows = kind.evaluate(asked)
+                    rows = kind.evaluate(context)
                 except NonFiniteError as error:
-                    state = without(state, error, state.t, method, rng)
-            pictures = None if kind.samples is None else kind.samples(asked).cpu()
+                    state = set_runs_aside(state, error, state.t, method, rng)
+            pictures = None if kind.samples is None else kind.samples(context).cpu()
         if len(state.set_aside) > known:
-            say(f"{entry.name}: {told(state, known)}")
-        saved = kind.save(asked) if kind.save is not None and state.t == stream.size else None
+            say(f"{entry.name}: {describe_set_aside(state, known)}")
+        saved = kind.save(context) if kind.save is not None and state.t == stream.size else None
         seconds = perf_counter() - began
-        yield Done(entry.name, task.name, state.t, stream.size, seconds, rows, state, kind.score, pictures, saved)
+        yield FinishedTask(
+            entry.name, task.name, state.t, stream.size, seconds, rows, state, kind.score, pictures, saved
+        )
 
 
 def _test_alone(task: Task, alive: Sequence[int]) -> Task:

@@ -27,7 +27,7 @@ from vcl.lab.datasets import MissingData, load
 from vcl.lab.estimate import check_methods
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import RunFolder, new_under, write_atomic
-from vcl.lab.generative.keep import ENDING
+from vcl.lab.generative.artifacts import GENERATORS_SUFFIX
 from vcl.lab.kind import MethodEntry
 from vcl.lab.largest import engines
 from vcl.lab.plan import Plan
@@ -102,7 +102,7 @@ def run_methods(plan: Plan, data: Arrays, folder: RunFolder, console: Console, j
             folder.add(done.rows, place, {runs[each.run][:2] for each in end})
             pictures += [] if done.pictures is None else [done.pictures]
             if done.saved is not None:
-                folder.keep(f"{entry.name}{ENDING}", done.saved)
+                folder.keep(f"{entry.name}{GENERATORS_SUFFIX}", done.saved)
             watch.task(done)
         if pictures:
             with drawing:  # matplotlib has settings that all threads share
@@ -178,7 +178,7 @@ def describe(plan: Plan, origin: str, data: Arrays) -> dict[str, Any]:
         "methods": [entry.name for entry in plan.methods],
         "seeds": list(plan.seeds),
         "settings": asdict(plan.settings),
-        "settings_of": {entry.name: plan.own(entry) for entry in plan.methods},
+        "settings_of": {entry.name: plan.overrides(entry) for entry in plan.methods},
         "grid": plan.grid,
         "data": {"name": plan.experiment.dataset, "origin": origin},
         "shape": list(data.train_x.shape[1:]),

@@ -26,7 +26,7 @@ from vcl.lab.runner import set_aside_in
 from vcl.lab.session import describe, finished, run_methods, show
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
-from vcl.recursion import given_test
+from vcl.recursion import require_test_data
 
 Select = Literal["validation", "test"]
 SELECTS: tuple[Select, ...] = ("validation", "test")
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 
 
 def check(plan: Plan, select: str, share: float) -> Select:
-    """Raise one clear sentence unless this can be swept; the way of choosing, known to be one."""
+    """Raise one clear sentence unless this can be swept; returns ``select``, checked."""
     chosen = next((known for known in SELECTS if known == select), None)
     if chosen is None:
         raise unknown("way to select", select, SELECTS)
@@ -80,7 +80,7 @@ def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
             f"{len(held.test_y)} to choose by, and {str(error).partition(';')[0]}; hold out another share."
         ) from error
     for task in tasks:
-        for part, what, mend in ((task.train, "train on", "less"), (given_test(task), "choose by", "more")):
+        for part, what, mend in ((task.train, "train on", "less"), (require_test_data(task), "choose by", "more")):
             if part.size == 0:
                 raise VclError(
                     f"holding out {share:g} of the training data leaves task {task.name} no examples to {what}; hold "

@@ -66,9 +66,9 @@ class Categorical(NamedTuple):
         if mean.shape[-1] == 2:
             ahead = (mean[..., 1] - mean[..., 0]) * (2 * y - 1)
             return log_logistic_normal(ahead, var.sum(-1))
-        own = y.unsqueeze(-1)
-        scale = (1 + pi / 8 * (var + var.gather(-1, own))).rsqrt()
-        return -((mean - mean.gather(-1, own)) * scale).logsumexp(-1)
+        label = y.unsqueeze(-1)
+        scale = (1 + pi / 8 * (var + var.gather(-1, label))).rsqrt()
+        return -((mean - mean.gather(-1, label)) * scale).logsumexp(-1)
 
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
         """The first class whose cumulative probability passes the uniform number Phi(noise) [N]."""

@@ -81,15 +81,16 @@ class Vae:
 
     def layout(self, heads: Heads) -> Layout:
         """The shared decoder part, the encoder if it is shared, then each task's decoder part and encoder."""
-        shared, own = (self.upper, self.lower) if self.private == "lower" else (self.lower, self.upper)
+        shared, private = (self.upper, self.lower) if self.private == "lower" else (self.lower, self.upper)
         shapes = {TRUNK + name: tuple(value.shape) for name, value in shared.named_parameters()}
         if self.shared_encoder:
             shapes |= {f"{ENCODER}.{name}": tuple(value.shape) for name, value in self.encoder.named_parameters()}
         for head in heads:
-            shapes |= {_own(head, DECODER, name): tuple(value.shape) for name, value in own.named_parameters()}
+            decoder = private.named_parameters()
+            shapes |= {_head_name(head, DECODER, name): tuple(value.shape) for name, value in decoder}
             if not self.shared_encoder:
                 encoder = self.encoder.named_parameters()
-                shapes |= {_own(head, ENCODER, name): tuple(value.shape) for name, value in encoder}
+                shapes |= {_head_name(head, ENCODER, name): tuple(value.shape) for name, value in encoder}
         return Layout(tuple(shapes), tuple(shapes.values()))
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
@@ -98,11 +99,12 @@ class Vae:
             return Opaque()
         (head,) = heads
 
-        def own(part: str) -> Callable[[str], str]:
-            return lambda name: _own(head, part, name)
+        def of_head(part: str) -> Callable[[str], str]:
+            return lambda name: _head_name(head, part, name)
 
-        encoder = chain_from(self.layers, f"{ENCODER}.".__add__ if self.shared_encoder else own(ENCODER))
-        first, second = (own(DECODER), TRUNK.__add__) if self.private == "lower" else (TRUNK.__add__, own(DECODER))
+        encoder = chain_from(self.layers, f"{ENCODER}.".__add__ if self.shared_encoder else of_head(ENCODER))
+        private, shared = of_head(DECODER), TRUNK.__add__
+        first, second = (private, shared) if self.private == "lower" else (shared, private)
         decoder = (*chain_from(chain_of(self.lower), first), *chain_from(chain_of(self.upper), second))
         known = names_in(encoder) and names_in(decoder)
         return Latent(encoder, decoder, self.latent, self.pixels) if known else Opaque()
@@ -153,15 +155,18 @@ class Vae:
 
     def encode(self, params: Params, x: Tensor, head: str) -> tuple[Tensor, Tensor]:
         """mu(x) and log sd(x), each [N, latent]."""
-        mine = _under(params, f"{ENCODER}.") if self.shared_encoder else _mine(params, head, ENCODER, self.encoder)
-        mean, log_sd = functional_call(self.encoder, mine, as_input(x)).chunk(2, dim=-1)
+        if self.shared_encoder:
+            values = _with_prefix(params, f"{ENCODER}.")
+        else:
+            values = _head_params(params, head, ENCODER, self.encoder)
+        mean, log_sd = functional_call(self.encoder, values, as_input(x)).chunk(2, dim=-1)
         return mean, log_sd
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
         """The output for each pixel [..., P], for z [..., latent]."""
         module = self.lower if self.private == "lower" else self.upper
-        shared, own = _under(params, TRUNK), _mine(params, head, DECODER, module)
-        lower, upper = (own, shared) if self.private == "lower" else (shared, own)
+        shared, private = _with_prefix(params, TRUNK), _head_params(params, head, DECODER, module)
+        lower, upper = (private, shared) if self.private == "lower" else (shared, private)
         h = functional_call(self.lower, lower, z.reshape(-1, self.latent))
         output: Tensor = functional_call(self.upper, upper, h)
         return output.reshape(*z.shape[:-1], -1)
@@ -198,8 +203,8 @@ class Vae:
                     "make them equal."
                 )
             shared = data.x[:1] if data.x.stride(0) == 0 else data.x
-            mine = data.source[: shared.shape[0]] == position
-            self.pixels.check(shared if len(data.sources) == 1 else shared[mine], what)
+            of_task = data.source[: shared.shape[0]] == position
+            self.pixels.check(shared if len(data.sources) == 1 else shared[of_task], what)
         if data.size:
             self._check_modules(data.x[0, :1], heads[data.sources[0].head])
 
@@ -264,21 +269,21 @@ def _layers(sizes: Sequence[int]) -> list[nn.Module]:
     return layers[:-1]
 
 
-def _own(head: str, part: str, name: str) -> str:
-    """A task's own parameter. What follows the head has no dot in it: that is how a head is told from the rest."""
+def _head_name(head: str, part: str, name: str) -> str:
+    """The name of a parameter of one task. No dot follows the head's, since the last dot ends a head's name."""
     return f"{HEAD}{head}.{part}:{name.replace('.', ':')}"
 
 
-def _mine(params: Params, head: str, part: str, module: nn.Module) -> dict[str, Tensor]:
+def _head_params(params: Params, head: str, part: str, module: nn.Module) -> dict[str, Tensor]:
     """A task's own parameters of one part, under the module's names."""
-    found = _under(params, _own(head, part, ""))
+    found = _with_prefix(params, _head_name(head, part, ""))
     if not found and any(True for _ in module.parameters()):
         met = [known for known in dict.fromkeys(map(head_of, params)) if known is not None]
         raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for one of those met: {met}.")
     return {name.replace(":", "."): value for name, value in found.items()}
 
 
-def _under(params: Params, prefix: str) -> dict[str, Tensor]:
+def _with_prefix(params: Params, prefix: str) -> dict[str, Tensor]:
     return {name[len(prefix) :]: value for name, value in params.items() if name.startswith(prefix)}
 
 

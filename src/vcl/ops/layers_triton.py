@@ -215,7 +215,7 @@ class Encoding:
 
     def up(self, codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """z [R S, B, latent] and the KL over examples [R]: codes [R, B, mu and log sd], noise [R, S, B, latent]."""
-        noise = noise if base.evenly_apart(noise) else noise.contiguous()
+        noise = noise if base.evenly_strided(noise) else noise.contiguous()
         self.kept = codes, noise
         z, divergence = layers.encode(codes, noise)
         return z.flatten(0, 1), divergence.sum(1)

@@ -38,7 +38,7 @@ class Learned(Protocol):
         ...
 
     @property
-    def begun(self) -> int:
+    def runs_begun(self) -> int:
         """How many runs the stream began with."""
         ...
 
@@ -61,12 +61,12 @@ def belief_at(given: Belief | Learned, model: Model, head: str, rng: Rng) -> tup
             f"no task has brought a head {head!r} yet; learn one, or ask for one of those met: {list(given.heads)}."
         )
     belief: Belief = given.predictive[head]
-    return belief, rng.select(given.alive) if len(rng.seeds) == given.begun else rng
+    return belief, rng.select(given.alive) if len(rng.seeds) == given.runs_begun else rng
 
 
 def inputs_at(given: Belief | Learned, x: Array) -> Array:
     """Inputs [R, N, ...] of all runs that the stream began with, of those that are left."""
-    if not isinstance(given, Learned) or len(given.alive) == given.begun:
+    if not isinstance(given, Learned) or len(given.alive) == given.runs_begun:
         return x
     x = as_tensor(x, "x")
-    return x[list(given.alive)] if x.dim() and x.shape[0] == given.begun else x
+    return x[list(given.alive)] if x.dim() and x.shape[0] == given.runs_begun else x

@@ -20,8 +20,8 @@ from vcl.models.linear import LinearGaussian
 from vcl.ops.rng import Rng
 from vcl.projections.base import Target
 
-Rule = Literal["variational", "laplace"]
-RULES: tuple[Rule, ...] = ("variational", "laplace")
+UpdateRule = Literal["variational", "laplace"]
+UPDATE_RULES: tuple[UpdateRule, ...] = ("variational", "laplace")
 
 
 @final
@@ -32,7 +32,7 @@ class OnlineLinear:
     Both rules give the same distribution; ``laplace`` takes O(D) an example, ``variational`` solves a linear system.
     """
 
-    rule: Rule = "variational"
+    rule: UpdateRule = "variational"
 
     def initial(self, prior: MeanField) -> MeanField:
         """q_0 = p."""
@@ -40,8 +40,8 @@ class OnlineLinear:
 
     def check(self) -> None:
         """Raise one clear sentence unless these settings can be run."""
-        if self.rule not in RULES:
-            raise unknown("rule", self.rule, RULES)
+        if self.rule not in UPDATE_RULES:
+            raise unknown("rule", self.rule, UPDATE_RULES)
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
         """The belief after the last example. Nothing is drawn, and there is no progress to report."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from vcl.lab.datasets.entry import DatasetEntry
-from vcl.lab.datasets.idx_set import FILES, Four, idx_set
+from vcl.lab.datasets.idx_set import FILES, IdxFiles, idx_set
 from vcl.lab.datasets.origins import Origin
 
 
@@ -33,7 +33,7 @@ class Tiny:
         self.content = dict(zip(FILES, map(idx_bytes, arrays), strict=True))
 
     def entry(self, origins: Sequence[Origin] = ()) -> DatasetEntry:
-        hashes = Four(*(hashlib.sha256(content).hexdigest() for content in self.content.values()))
+        hashes = IdxFiles(*(hashlib.sha256(content).hexdigest() for content in self.content.values()))
         return idx_set(self.name, "a tiny set", hashes, ("a", "b", "c"), origins)
 
     def write(self, data: Path, gz: bool = True, only: Sequence[str] = FILES) -> Path:

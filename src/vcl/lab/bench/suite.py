@@ -7,17 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from vcl import __version__
+from vcl.engines.usage import ESTIMATORS
 from vcl.lab.bench import floors, peers, shapes, work
 from vcl.lab.bench.timing import Job, Timing, take_turns
 from vcl.lab.provenance import device_name
 
 DRAWS, RUNS = (1, 10), (1, 10)
-WAYS: tuple[Literal["local", "weights"], ...] = ("local", "weights")
 
 GENERAL = ", the general way"
 """Behind the name of an estimator whose network is not recognised."""
@@ -91,7 +91,7 @@ def _steps(standard: work.Standard, draws: int, runs: int, size: Size) -> list[L
     timed = take_turns(jobs, size.rounds, 10, standard.device)
     copied = timed.pop(COPY)
     least: dict[str, Timing] = {
-        f"{BYTES_OF}{estimator}": copy.time(copied, work.moved(estimator, draws, runs)) for estimator in WAYS
+        f"{BYTES_OF}{estimator}": copy.time(copied, work.moved(estimator, draws, runs)) for estimator in ESTIMATORS
     }
     timed = {PRODUCTS: timed.pop(PRODUCTS), **least, **timed}
     rivals = [peer.name for peer in peers.installed() if peer.name in timed]
@@ -152,11 +152,11 @@ def _import(name: str) -> Timing:
 def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> list[Line]:
     lines = []
     for name, timing in timed.items():
-        others, way = dict(against), name.removesuffix(GENERAL)
-        if f"{BYTES_OF}{way}" in timed:
-            others["bytes"] = f"{BYTES_OF}{way}"
-        if way != name:
-            others["fast way"] = way
+        others, layered = dict(against), name.removesuffix(GENERAL)
+        if f"{BYTES_OF}{layered}" in timed:
+            others["bytes"] = f"{BYTES_OF}{layered}"
+        if layered != name:
+            others["fast way"] = layered
         ratios = {what: timing.least / timed[other].least for what, other in others.items() if timed[other].least > 0}
         lines.append(Line(group, name, timing, ratios))
     return lines

@@ -29,7 +29,7 @@ def bench(
     from rich.table import Table
 
     from vcl.errors import VclError, unknown
-    from vcl.lab.arithmetic import HOWS, matrix_products
+    from vcl.lab.arithmetic import MATMUL_PRECISIONS, matrix_products
     from vcl.lab.bench import peers, suite
     from vcl.lab.console import make_console
     from vcl.lab.folder import check_new, write_new
@@ -42,9 +42,9 @@ def bench(
         if not 1 <= threads <= cores:
             raise VclError(f"--threads is {threads}; give 1 to {cores}, as many as this machine has cores.")
         torch.set_num_threads(threads)
-    how = next((known for known in HOWS if known == matmul), None)
+    how = next((known for known in MATMUL_PRECISIONS if known == matmul), None)
     if how is None:
-        raise unknown("matmul", matmul, HOWS)
+        raise unknown("matmul", matmul, MATMUL_PRECISIONS)
     if out is not None:
         check_new(out, "bench.json")
     size = suite.QUICK if quick else suite.FULL

@@ -37,9 +37,9 @@ def sweep(
     # Everything that can be wrong is looked at before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
     check_used([plan])
-    way = check(plan, select, validation)
+    selection = check(plan, select, validation)
     plan, arrays, origin = load_arrays(plan, None, data, console)
     for line in unused(plan):
         say_on(console, line)
     with open_folder(plan, out) as folder:
-        run_sweep(plan, arrays, origin, way, validation, folder, console)
+        run_sweep(plan, arrays, origin, selection, validation, folder, console)

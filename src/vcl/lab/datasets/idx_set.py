@@ -13,7 +13,7 @@ from vcl.lab.datasets.idx import images_and_labels
 from vcl.lab.datasets.origins import Origin
 
 
-class Four(NamedTuple):
+class IdxFiles(NamedTuple):
     """One text for each of the four files."""
 
     train_images: str
@@ -22,7 +22,7 @@ class Four(NamedTuple):
     test_labels: str
 
 
-FILES = Four(
+FILES = IdxFiles(
     train_images="train-images-idx3-ubyte",
     train_labels="train-labels-idx1-ubyte",
     test_images="t10k-images-idx3-ubyte",
@@ -31,7 +31,7 @@ FILES = Four(
 
 
 def idx_set(
-    name: str, about: str, sha256: Four, classes: tuple[str, ...], origins: Sequence[Origin], also: str = ""
+    name: str, about: str, sha256: IdxFiles, classes: tuple[str, ...], origins: Sequence[Origin], also: str = ""
 ) -> DatasetEntry:
     """The dataset in the folder `name` of a data folder; the hashes are those of the uncompressed files."""
     expected = dict(zip(FILES, sha256, strict=True))

@@ -24,7 +24,7 @@ class Experiment(NamedTuple):
     kind: Kind = DISCRIMINATIVE
     paper: Mapping[str, float] = {}
     """Average accuracy after the last task that the paper reports, in %, by method."""
-    own: Mapping[Preset, Mapping[str, Mapping[str, Any]]] = {}
+    overrides: Mapping[Preset, Mapping[str, Mapping[str, Any]]] = {}
     """What a method does differently: settings by preset and method."""
     grids: Mapping[str, tuple[float, ...]] = {}
     """The lambdas that the paper tried, by method."""

@@ -56,7 +56,7 @@ def stream(data: Arrays, s: GenerativeSettings, rng: Rng) -> Stream:
     return reordered(Stream(s.tasks, tuple(data.train_x.shape[1:]), make), s.order)
 
 
-def own(epochs: int) -> dict[str, dict[str, Any]]:
+def overrides(epochs: int) -> dict[str, dict[str, Any]]:
     """SI is trained twice as long, as the authors did."""
     return {"si": {"epochs": 2 * epochs}}
 
@@ -68,7 +68,7 @@ GENERATIVE_MNIST = Experiment(
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
     kind=GENERATIVE,
-    own={"paper": own(PAPER.epochs)},
+    overrides={"paper": overrides(PAPER.epochs)},
     grids={"ewc": GRID, "lp": GRID, "si": GRID},
 )
 GENERATIVE_NOTMNIST = Experiment(

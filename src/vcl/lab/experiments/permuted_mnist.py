@@ -64,7 +64,7 @@ PERMUTED_MNIST = Experiment(
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
     paper=values("fig2"),
-    own={"paper": BASELINES, "quick": SHORT, "smoke": SHORT},
+    overrides={"paper": BASELINES, "quick": SHORT, "smoke": SHORT},
     grids={
         "ewc": (1.0, 10.0, 1e2, 1e3, 1e4),
         "lp": (0.01, 0.1, 1.0, 10.0, 100.0),

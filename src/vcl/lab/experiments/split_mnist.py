@@ -57,6 +57,6 @@ SPLIT_MNIST = Experiment(
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
     paper=values("fig4"),
-    own={"paper": BASELINES, "quick": BASELINES, "smoke": BASELINES},
+    overrides={"paper": BASELINES, "quick": BASELINES, "smoke": BASELINES},
     grids={"ewc": (1.0, 10.0, 1e2, 1e3, 1e4), "lp": (0.01, 0.1, 1.0, 10.0, 100.0), "si": (0.01, 0.1, 1.0, 2.0, 3.0)},
 )

@@ -35,7 +35,7 @@ SPLIT_NOTMNIST = Experiment(
     presets={"paper": PAPER, "quick": QUICK, "smoke": SMOKE},
     stream=stream,
     paper=values("fig5"),
-    own={"paper": BASELINES, "quick": BASELINES, "smoke": BASELINES},
+    overrides={"paper": BASELINES, "quick": BASELINES, "smoke": BASELINES},
     grids=split_mnist.SPLIT_MNIST.grids,
 )
 SPLIT_NOTMNIST_LARGE = SPLIT_NOTMNIST._replace(

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, too_fast
 from vcl.lab.datasets.data_folders import cache
+from vcl.lab.generative.artifacts import generators, samples
 from vcl.lab.generative.classifier import LAYERS, Classifier, Training, classifier
-from vcl.lab.generative.keep import generators, samples
 from vcl.lab.generative.methods import GENERATIVE_METHODS
 from vcl.lab.generative.settings import GenerativeSettings
-from vcl.lab.kind import Asked, Kind, Prepared, Score, Tabled
+from vcl.lab.kind import EvaluationContext, Kind, PreparationContext, Score, TableFormat
 from vcl.lab.results import Row, Summary, final_score, matrix, methods, summarise
 from vcl.models.vae import Vae, mlp_vae
 from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
@@ -43,39 +43,41 @@ def model(s: GenerativeSettings, shape: tuple[int, ...]) -> Vae:
     )
 
 
-def prepare(asked: Prepared) -> Judge:
+def prepare(context: PreparationContext) -> Judge:
     """The classifier of these data."""
-    how = Training(asked.settings.classifier_hidden, asked.settings.classifier_epochs)
-    found = classifier(asked.data, asked.digest(), how, asked.device, cache(), asked.say)
-    return Judge(found, asked.data.classes)
+    how = Training(context.settings.classifier_hidden, context.settings.classifier_epochs)
+    found = classifier(context.data, context.digest(), how, context.device, cache(), context.say)
+    return Judge(found, context.data.classes)
 
 
-def evaluate(asked: Asked) -> list[Row]:
+def evaluate(context: EvaluationContext) -> list[Row]:
     """Both metrics for every task so far."""
-    s, state, judge = asked.settings, asked.state, asked.prepared
-    chunk = 20_000 if asked.device.type == "cpu" else 400_000
+    s, state, judge = context.settings, context.state, context.prepared
+    chunk = 20_000 if context.device.type == "cpu" else 400_000
     rows: list[Row] = []
-    for number, task, test in asked.tested():
+    for number, task, test in context.tested():
         (source,) = test.sources
-        belief, rng = state.predictive[source.head], asked.rng.at("evaluate", state.t, number)
-        belief = belief if asked.entry.draws else Point(belief.layout, belief.mean)
+        belief, rng = state.predictive[source.head], context.rng.at("evaluate", state.t, number)
+        belief = belief if context.entry.draws else Point(belief.layout, belief.mean)
         x = test.x
-        measured = {LIKELIHOOD: log_marginal(belief, asked.model, x, source.head, rng, s.ll_draws, chunk=chunk).mean(1)}
+        measured = {
+            LIKELIHOOD: log_marginal(belief, context.model, x, source.head, rng, s.ll_draws, chunk=chunk).mean(1)
+        }
         if s.ll_drawn:
             at = rng.at("drawn")
-            drawn = log_marginal(belief, asked.model, x, source.head, at, s.ll_drawn, "drawn", chunk=chunk)
+            drawn = log_marginal(belief, context.model, x, source.head, at, s.ll_drawn, "drawn", chunk=chunk)
             measured[DRAWN] = drawn.mean(1)
-        images = generate(belief, asked.model, source.head, s.images, rng.at("images"))
+        images = generate(belief, context.model, source.head, s.images, rng.at("images"))
         log_probs = judge.classifier.log_probs(images.float())
         measured[UNCERTAINTY] = classifier_uncertainty(log_probs, judge.classes.index(task.name))
         for metric, values in measured.items():
             if not bool(values.isfinite().all()):
                 why = f"the {metric} of task {number} ({task.name}) is not finite; {too_fast(s.lr)}"
                 bad = (~values.isfinite()).nonzero()[:, 0].tolist()
-                raise NonFiniteError(f"task {state.t} ({asked.met[-1].name}): {why}", bad, why)
+                raise NonFiniteError(f"task {state.t} ({context.met[-1].name}): {why}", bad, why)
             rows += [
                 Row(run.label, run.seed, state.t, number, metric, value)
-                for run, value in zip(asked.runs, values.tolist(), strict=True)
+                for run, value in zip(context.runs, values.tolist(), strict=True)
             ]
     return rows
 
@@ -142,7 +144,7 @@ GENERATIVE = Kind(
     model=model,
     evaluate=evaluate,
     score=Score(LIKELIHOOD, "mean test log-likelihood", 1.0, " nats"),
-    table=Tabled(columns, cells, explain),
+    table=TableFormat(columns, cells, explain),
     draw=draw,
     stream=("tasks", "order", "binarised", "train_limit", "test_limit"),
     network=("latent", "features", "hidden", "private", "encoder", "head_kl", "prior_var"),

@@ -13,7 +13,7 @@ from torch import Tensor
 from vcl.errors import VclError, unknown
 from vcl.lab.experiments import experiment
 from vcl.lab.folder import ABOUT
-from vcl.lab.generative.keep import ENDING
+from vcl.lab.generative.artifacts import GENERATORS_SUFFIX
 from vcl.lab.generative.kind import GENERATIVE
 from vcl.lab.generative.settings import GenerativeSettings
 from vcl.lab.reading import read_settings, reading, require, same_layout
@@ -28,7 +28,7 @@ AGAIN = "run it again"
 """What to do about a file of a run."""
 
 
-class Saved(NamedTuple):
+class SavedGenerators(NamedTuple):
     """Generators by task, and what is needed to draw from them."""
 
     method: str
@@ -49,7 +49,7 @@ class Saved(NamedTuple):
         return images.view(count, *self.shape)
 
 
-def read(run: Path, method: str | None) -> Saved:
+def read(run: Path, method: str | None) -> SavedGenerators:
     """The generators that a run left in its folder, all that is read of them checked."""
     try:
         about = json.loads((run / ABOUT).read_text())
@@ -63,7 +63,7 @@ def read(run: Path, method: str | None) -> Saved:
         shape, methods = tuple(about["shape"]), about["methods"]
         require(len(shape) == 2 and all(type(side) is int and side > 0 for side in shape), f"shape is {about['shape']}")
         require(isinstance(methods, list) and all(isinstance(name, str) for name in methods), f"methods is {methods!r}")
-        there = [name for name in methods if (run / f"{name}{ENDING}").exists()]
+        there = [name for name in methods if (run / f"{name}{GENERATORS_SUFFIX}").exists()]
     if not there:
         raise VclError(f"{run} holds no generators: no method of that run was finished; run it again.")
     chosen = method or there[0]
@@ -72,11 +72,11 @@ def read(run: Path, method: str | None) -> Saved:
     with reading(run / ABOUT, AGAIN):
         settings = read_settings(GenerativeSettings, {**about["settings"], **about["settings_of"].get(chosen, {})})
         require(about["seeds"] == list(range(settings.seeds)), f"seeds is {about['seeds']!r}, of {settings.seeds}")
-    path = run / f"{chosen}{ENDING}"
+    path = run / f"{chosen}{GENERATORS_SUFFIX}"
     with reading(path, AGAIN):
         state = unpacked(path.read_bytes())
         check_fits(state, settings, shape)
-    return Saved(chosen, settings, shape, state)
+    return SavedGenerators(chosen, settings, shape, state)
 
 
 def check_fits(state: State[Any], settings: GenerativeSettings, shape: tuple[int, ...]) -> None:

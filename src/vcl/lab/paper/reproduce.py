@@ -26,7 +26,7 @@ from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableI
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.judged import Judged, judge_stream, judge_table
 from vcl.lab.paper.numbers import numbers
-from vcl.lab.paper.store import PICTURES, Kept, Loaded, Store, description, notes_under, read_rows
+from vcl.lab.paper.store import PICTURES, FinishedPart, Loaded, Store, description, notes_under, read_rows
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.reading import check_pictures, reading
 from vcl.lab.results import Row, methods, to_csv
@@ -153,17 +153,17 @@ class Reproduction:
         pictures: dict[str, list[Tensor]] = {}
         for request in requests:
             plan = self.plan_of(request)
-            kept = store.stream(plan, self.data_of(request.experiment))
-            found = relabelled(read_rows(kept.path, plan, set_aside=kept.set_aside), request)
-            for line in () if kept.new else set_aside_in(kept.notes):  # new ones were said as they came
+            part = store.stream(plan, self.data_of(request.experiment))
+            found = relabelled(read_rows(part.path, plan, set_aside=part.set_aside), request)
+            for line in () if part.new else set_aside_in(part.notes):  # new ones were said as they came
                 self._say(f"  {line}")
             rows += found
-            seconds |= dict.fromkeys(methods(found), kept.seconds)
-            runs, gone = plan.runs(plan.methods[0]), {each.run for each in kept.set_aside}
-            drawn = kept.pictures(len(runs))
+            seconds |= dict.fromkeys(methods(found), part.seconds)
+            runs, gone = plan.runs(plan.methods[0]), {each.run for each in part.set_aside}
+            drawn = part.pictures(len(runs))
             if drawn:
                 labels = [run.label for place, run in enumerate(runs) if place not in gone]
-                check_pictures(drawn, len(labels), plan.settings.tasks, kept.path.with_name(PICTURES))
+                check_pictures(drawn, len(labels), plan.settings.tasks, part.path.with_name(PICTURES))
                 pictures |= by_label(drawn, labels, request)
         rows = item.arrange(rows)
         judged = judge_stream(item, rows, seconds)
@@ -176,11 +176,11 @@ class Reproduction:
         settings = dict(item.settings[self.preset])
         if self.seeds is not None:
             settings["seeds"] = self.seeds
-        kept: Kept = store.table(item.name, settings, item.compute)
-        with reading(kept.path):
-            text = kept.path.read_text()
+        part: FinishedPart = store.table(item.name, settings, item.compute)
+        with reading(part.path):
+            text = part.path.read_text()
             rows = list(csv.DictReader(text.splitlines()))
-            judged = judge_table(item, rows, kept.seconds)
+            judged = judge_table(item, rows, part.seconds)
             figures = self._draw(folder, text, lambda: item.draw(rows, folder / item.name))
         return judged, figures
 

@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.fitting.loop import Report, silent
-from vcl.lab.behind import Behind
+from vcl.lab.background_writer import BackgroundWriter
 from vcl.lab.estimate import check_methods
 from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.identity import depends_on, described, identity, same
@@ -51,7 +51,7 @@ class Loaded(NamedTuple):
     digest: str
 
 
-class Kept(NamedTuple):
+class FinishedPart(NamedTuple):
     """A finished part: its file of numbers, the seconds that it took, and whether it was computed just now."""
 
     path: Path
@@ -93,17 +93,17 @@ def notes_under(root: Path) -> list[tuple[str, list[str]]]:
     return [(path.parent.name, read_part(path)["notes"]) for path in sorted(root.glob(f"*-{HASH}/{PART}"))]
 
 
-def read_rows(kept: Path, plan: Plan, tasks: int | None = None, set_aside: Sequence[SetAside] = ()) -> list[Row]:
+def read_rows(path: Path, plan: Plan, tasks: int | None = None, set_aside: Sequence[SetAside] = ()) -> list[Row]:
     """The rows of a part after so many tasks (left out: all), which must be those that the plan asks for.
 
     Those of runs that were set aside later are in the file, and are left out here.
     """
     (entry,) = plan.methods
     tasks, runs = plan.settings_of(entry).tasks if tasks is None else tasks, plan.runs(entry)
-    with reading(kept):
+    with reading(path):
         gone = {runs[each.run][:2] for each in set_aside}
-        rows = [row for row in read_csv(kept) if row.after <= tasks and row[:2] not in gone]
-    check_rows(rows, [run for run in runs if run[:2] not in gone], tasks, kept)
+        rows = [row for row in read_csv(path) if row.after <= tasks and row[:2] not in gone]
+    check_rows(rows, [run for run in runs if run[:2] not in gone], tasks, path)
     return rows
 
 
@@ -135,7 +135,7 @@ class Store:
         check_listed(plan, data.arrays)
         return bool(self._find(_stem(plan), description(plan, data))[1].get("finished"))
 
-    def stream(self, plan: Plan, data: Loaded, called: str | None = None, beside: Report = silent) -> Kept:
+    def stream(self, plan: Plan, data: Loaded, called: str | None = None, beside: Report = silent) -> FinishedPart:
         """The rows of a plan with one method: read, gone on with from the last finished task, or computed.
 
         ``called`` is what it goes by where others are at work too, which ``beside`` is told of the epochs for.
@@ -146,7 +146,7 @@ class Store:
         folder, known = self._find(_stem(plan), value)
         if known.get("finished"):
             left_out = read_set_aside(folder / PART, known, len(plan.runs(entry)))
-            return Kept(folder / ROWS, known["seconds"], False, tuple(known["notes"]), left_out)
+            return FinishedPart(folder / ROWS, known["seconds"], False, tuple(known["notes"]), left_out)
         check_methods(plan, data.arrays)
         about, folder = described(value), make_folder(folder)
         state, rows, seconds, pictures = None, list[Row](), 0.0, list[Tensor]()
@@ -163,7 +163,7 @@ class Store:
             self._say(line)
 
         self._write(folder, about, seconds, notes, builds, finished=False, engine=engine)
-        with watching(self.console, lines=called is not None) as watch, Behind() as behind:
+        with watching(self.console, lines=called is not None) as watch, BackgroundWriter() as write_later:
             watch.begin(entry.name, plan.settings_of(entry).tasks)
             for done in run_method(plan, entry, data.arrays, both(watch.epoch, beside), state, say):
                 rows += done.rows
@@ -173,20 +173,20 @@ class Store:
                 seconds += done.seconds
                 write_atomic(folder / ROWS, to_csv(rows))
                 self._write(folder, about, seconds, notes, builds, finished=False, engine=engine)
-                behind(folder / STATE, packed(done.state))
+                write_later(folder / STATE, packed(done.state))
                 gone = done.state.set_aside
                 watch.task(done if called is None else done._replace(method=called))
         seconds = round(seconds, 3)  # as a later call will read it
         self._write(folder, about, seconds, notes, builds, True, gone, engine)
         (folder / STATE).unlink(missing_ok=True)
-        return Kept(folder / ROWS, seconds, True, tuple(notes), gone)
+        return FinishedPart(folder / ROWS, seconds, True, tuple(notes), gone)
 
-    def table(self, name: str, settings: Mapping[str, Any], compute: Callable[..., str]) -> Kept:
+    def table(self, name: str, settings: Mapping[str, Any], compute: Callable[..., str]) -> FinishedPart:
         """The table of an item that is no stream of tasks: read or computed, whole."""
         about = {"format": FORMAT, "name": name, "settings": described(settings)}
         folder, known = self._find(name, about)
         if known.get("finished"):
-            return Kept(folder / TABLE, known["seconds"], False)
+            return FinishedPart(folder / TABLE, known["seconds"], False)
         make_folder(folder)
         self._write(folder, about, 0.0, [], _builds({}), finished=False)
         began = perf_counter()
@@ -194,7 +194,7 @@ class Store:
         seconds = round(perf_counter() - began, 3)
         self._write(folder, about, seconds, [], _builds({}), finished=True)
         self._say(f"{name} in {seconds:.1f} s")
-        return Kept(folder / TABLE, seconds, True)
+        return FinishedPart(folder / TABLE, seconds, True)
 
     def _find(self, stem: str, value: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
         """The folder of the part that ``value`` describes, and what is known of it: nothing, if it is a new one."""

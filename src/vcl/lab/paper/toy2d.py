@@ -45,7 +45,7 @@ from vcl.projections import (
     Projection,
     VariationalKL,
 )
-from vcl.recursion import Method, State, Task, given_test, initial, learn, told
+from vcl.recursion import Method, State, Task, describe_set_aside, initial, learn, require_test_data
 
 COLUMNS = ("kind", "method", "seed", "after", "task", "x1", "x2", "value")
 BLACK = 1
@@ -146,9 +146,9 @@ def learned(
 
     for state in learn(initial(model, method, runs, device), tasks, model, method, rng):
         if state.set_aside:
-            raise NonFiniteError(told(state))
+            raise NonFiniteError(describe_set_aside(state))
         for number, task in enumerate(tasks[: state.t], start=1):
-            test = given_test(task)
+            test = require_test_data(task)
             right = accuracy(probabilities(state, test.x, task), test.y).tolist()
             for seed, value in zip(rng.seeds, right, strict=True):
                 yield "accuracy", known, seed, state.t, number, "", "", repr(value)

@@ -4,7 +4,7 @@ Nothing here is needed: everything has a plain form in torch, which the tests co
 element by element; only sums are taken in another order.
 """
 
-from vcl.ops.kernels.base import evenly_apart, stride_of_draws, triton, usable
+from vcl.ops.kernels.base import evenly_strided, stride_of_draws, triton, usable
 from vcl.ops.kernels.inputs import batch, normal
 from vcl.ops.kernels.parameters import adam, adam_scales, add_path, take_quadratic
 
@@ -13,7 +13,7 @@ __all__ = [
     "adam_scales",
     "add_path",
     "batch",
-    "evenly_apart",
+    "evenly_strided",
     "normal",
     "stride_of_draws",
     "take_quadratic",

@@ -19,20 +19,20 @@ def usable(values: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     return triton is not None and values.is_cuda and values.dtype == dtype
 
 
-def evenly_apart(noise: Tensor) -> bool:
-    """Whether the draws of all runs, noise [R, S, ...], lie equally far apart in memory, each in one piece."""
+def evenly_strided(noise: Tensor) -> bool:
+    """Whether the draws of all runs, noise [R, S, ...], have one stride, and each draw is contiguous."""
     runs, draws = noise.shape[:2]
     whole = noise.stride()[2:] == torch.empty(noise.shape[2:], device="meta").stride()
     return whole and (1 in (runs, draws) or noise.stride(0) == draws * noise.stride(1))
 
 
 def stride_of_draws(noise: Tensor) -> int:
-    """How far the draws of all runs, noise [R, S, ...], lie apart in memory."""
+    """The stride between draws of all runs, noise [R, S, ...], in values."""
     return noise.stride(0) if noise.shape[1] == 1 else noise.stride(1)
 
 
 def in_units(*numbers: int) -> tuple[int, list[int]]:
-    """(4, a quarter of each) if all can be divided by 4, and else (1, they as they are)."""
+    """(4, each divided by 4) if all are multiples of 4, else (1, the numbers unchanged)."""
     unit = 1 if any(number % 4 for number in numbers) else 4
     return unit, [number // unit for number in numbers]
 

@@ -2,7 +2,7 @@
 
 Every gradient is summed over draws (and over parts that programs left), brought to means and logs, and has the KL's
 subtracted, all in one pass. ``log`` is what is climbed: log sigma^2 = SCALE log. The compiler moves four values at
-once where it knows that they stand on 16 bytes of their own, so each tensor's draws lie a multiple of 4 values apart.
+once where it knows that they are aligned to 16 bytes, so the stride between a tensor's draws is a multiple of 4 values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if triton is not None:
 
     @triton.jit
     def _draw(
-        theta, mean, log, noise, step, table, blocks, draws, runs, width, noise_apart,
+        theta, mean, log, noise, step, table, blocks, draws, runs, width, noise_stride,
         SCALE: tl.constexpr, SEEDED: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         run = (tl.program_id(0) // blocks).to(tl.int64)
@@ -43,7 +43,7 @@ if triton is not None:
         sigma = tl.exp(0.5 * SCALE * tl.load(log + run * width + start + at, inside, other=0.0))
         for draw in range(0, draws, 4):
             one, two, three, four = four_draws(
-                noise, step, run, start + at, inside, draw, draws, noise_apart, SEEDED
+                noise, step, run, start + at, inside, draw, draws, noise_stride, SEEDED
             )  # fmt: skip
             left = at * 0 + (draws - draw)
             place = theta + offset + (run * draws + draw) * stride + local + at
@@ -61,19 +61,19 @@ if triton is not None:
         tl.store(theta + offset + run * stride + local + at, value, local + at < stride)
 
     @triton.jit
-    def add_four(plain, along, up, apart, draw, draws, at, inside, one, two, three, four):
-        # To both sums the gradients of four draws, which stand ``apart``, alone and times their noise.
+    def add_four(plain, along, up, stride, draw, draws, at, inside, one, two, three, four):
+        # Adds the gradients of four draws, ``stride`` values from one to the next: plain, and times their noise.
         left = at * 0 + (draws - draw)
         a = tl.load(up, inside, other=0.0)
-        b = tl.load(up + apart, inside & (left > 1), other=0.0)
-        c = tl.load(up + 2 * apart, inside & (left > 2), other=0.0)
-        d = tl.load(up + 3 * apart, inside & (left > 3), other=0.0)
+        b = tl.load(up + stride, inside & (left > 1), other=0.0)
+        c = tl.load(up + 2 * stride, inside & (left > 2), other=0.0)
+        d = tl.load(up + 3 * stride, inside & (left > 3), other=0.0)
         return plain + ((a + b) + (c + d)), along + ((a * one + b * two) + (c * three + d * four))
 
     @triton.jit
     def _less_kl(
-        g_mean, g_log, kl, mean, log, p_mean, p_log_var, plain, along, run, at, held, inside, size, p_mean_apart,
-        p_var_apart, kl_at, SCALE: tl.constexpr, HELD: tl.constexpr,
+        g_mean, g_log, kl, mean, log, p_mean, p_log_var, plain, along, run, at, held, inside, size, p_mean_stride,
+        p_var_stride, kl_at, SCALE: tl.constexpr, HELD: tl.constexpr,
     ):  # fmt: skip
         # What a program has found of a gradient in means and log variances, written less the gradient of the KL, and
         # its share of the KL. ``held`` is where the coordinates stand in p.
@@ -81,8 +81,8 @@ if triton is not None:
             mine, pull, excess = kl_of(
                 tl.load(mean + run * size + at, inside, other=0.0),
                 SCALE * tl.load(log + run * size + at, inside, other=0.0),
-                tl.load(p_mean + run * p_mean_apart + held, inside, other=0.0),
-                tl.load(p_log_var + run * p_var_apart + held, inside, other=0.0),
+                tl.load(p_mean + run * p_mean_stride + held, inside, other=0.0),
+                tl.load(p_log_var + run * p_var_stride + held, inside, other=0.0),
             )
             plain, along = plain - pull, along - excess
             tl.store(kl + kl_at, tl.sum(tl.where(inside, mine, 0.0), 0))
@@ -91,8 +91,8 @@ if triton is not None:
 
     @triton.jit
     def _gather(
-        g_mean, g_log, kl, g, mean, log, p_mean, p_log_var, noise, step, size, first, held, part, p_mean_apart,
-        p_var_apart, noise_apart, blocks, kl_apart, kl_first, draws, tiles,
+        g_mean, g_log, kl, g, mean, log, p_mean, p_log_var, noise, step, size, first, held, part, p_mean_stride,
+        p_var_stride, noise_stride, blocks, kl_stride, kl_first, draws, tiles,
         SCALE: tl.constexpr, HELD: tl.constexpr, SEEDED: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         # From gradients in theta [R, S, T, part]: sum_s g and sum_s g * noise * sigma / 2, from ``first`` on.
@@ -102,7 +102,7 @@ if triton is not None:
         plain = tl.zeros((BLOCK,), tl.float32)
         along = tl.zeros((BLOCK,), tl.float32)
         for draw in range(0, draws, 4):
-            one, two, three, four = four_draws(noise, step, run, first + at, inside, draw, draws, noise_apart, SEEDED)
+            one, two, three, four = four_draws(noise, step, run, first + at, inside, draw, draws, noise_stride, SEEDED)
             for tile in range(tiles):
                 up = g + ((run * draws + draw) * tiles + tile) * part + at
                 plain, along = add_four(
@@ -111,13 +111,14 @@ if triton is not None:
         sigma = tl.exp(0.5 * SCALE * tl.load(log + run * size + first + at, inside, other=0.0))
         _less_kl(
             g_mean, g_log, kl, mean, log, p_mean, p_log_var, plain, 0.5 * along * sigma, run, first + at, held + at,
-            inside, size, p_mean_apart, p_var_apart, run * kl_apart + kl_first + tl.program_id(0) % blocks, SCALE, HELD,
+            inside, size, p_mean_stride, p_var_stride, run * kl_stride + kl_first + tl.program_id(0) % blocks,
+            SCALE, HELD,
         )  # fmt: skip
 
     @triton.jit
     def _add(
-        g_mean, g_log, kl, g, v, var, mean, log, p_mean, p_log_var, size, first, held, part, p_mean_apart,
-        p_var_apart, blocks, kl_apart, kl_first, parts,
+        g_mean, g_log, kl, g, v, var, mean, log, p_mean, p_log_var, size, first, held, part, p_mean_stride,
+        p_var_stride, blocks, kl_stride, kl_first, parts,
         SCALE: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         # From gradients in means and variances [R, parts, part]: their sums, from ``first`` on; d log v = v dv.
@@ -133,7 +134,7 @@ if triton is not None:
         along *= tl.load(var + run * size + first + at, inside, other=0.0)
         _less_kl(
             g_mean, g_log, kl, mean, log, p_mean, p_log_var, plain, along, run, first + at, held + at, inside,
-            size, p_mean_apart, p_var_apart, run * kl_apart + kl_first + tl.program_id(0) % blocks, SCALE, HELD,
+            size, p_mean_stride, p_var_stride, run * kl_stride + kl_first + tl.program_id(0) % blocks, SCALE, HELD,
         )  # fmt: skip
 
 
@@ -162,16 +163,16 @@ def table(spans: tuple[tuple[int, int], ...], rows: int, device: torch.device) -
 
 
 def draw(
-    theta: Tensor, mean: Tensor, log: Tensor, noise: tuple[Tensor, ...], noise_apart: int, lines: Tensor, draws: int,
+    theta: Tensor, mean: Tensor, log: Tensor, noise: tuple[Tensor, ...], noise_stride: int, lines: Tensor, draws: int,
     scale: int,
 ) -> None:  # fmt: skip
     """theta = mu + sigma eps into memory as :func:`table` has it; mean, log [R, D].
 
-    The noise is a tape [R, S, D], whose draws lie ``noise_apart``, or follows from seeds [R] and a step [].
+    The noise is a tape [R, S, D], whose draws lie ``noise_stride``, or follows from seeds [R] and a step [].
     """
     runs, width = mean.shape
     _draw[(runs * len(lines),)](
-        theta, mean, log, noise[0], noise[-1], lines, len(lines), draws, runs, width, noise_apart,
+        theta, mean, log, noise[0], noise[-1], lines, len(lines), draws, runs, width, noise_stride,
         SCALE=scale, SEEDED=len(noise) == 2, BLOCK=DRAW, num_warps=4,
     )  # fmt: skip
 
@@ -183,7 +184,7 @@ def copy(theta: Tensor, mean: Tensor, lines: Tensor) -> None:
 
 def gather(
     g: Tensor, to: tuple[Tensor, Tensor, Tensor], q: tuple[Tensor, Tensor], p: tuple[Tensor, Tensor],
-    noise: tuple[Tensor, ...], noise_apart: int, first: int, held: int | None, kl_first: int, draws: int, tiles: int,
+    noise: tuple[Tensor, ...], noise_stride: int, first: int, held: int | None, kl_first: int, draws: int, tiles: int,
     scale: int,
 ) -> None:  # fmt: skip
     """Gradients in theta [R, S, T, part], of the part from ``first`` on, into those of means and logs, less the KL's.
@@ -195,7 +196,7 @@ def gather(
     part = g.numel() // (runs * draws * tiles)
     blocks = blocks_of(part, GATHER)
     _gather[(runs * blocks,)](
-        *to, g, *q, *p, noise[0], noise[-1], size, first, held or 0, part, p[0].stride(0), p[1].stride(0), noise_apart,
+        *to, g, *q, *p, noise[0], noise[-1], size, first, held or 0, part, p[0].stride(0), p[1].stride(0), noise_stride,
         blocks, to[2].shape[1], kl_first, draws, tiles,
         SCALE=scale, HELD=held is not None, SEEDED=len(noise) == 2, BLOCK=GATHER, num_warps=8,
     )  # fmt: skip

@@ -43,18 +43,18 @@ if triton is not None:
         return one, two, three, four
 
     @triton.jit
-    def four_draws(noise, step, run, at, inside, draw, draws, apart, SEEDED: tl.constexpr):
+    def four_draws(noise, step, run, at, inside, draw, draws, stride, SEEDED: tl.constexpr):
         # Noise of parameters at their places, for four draws from ``draw`` on; beyond the last one it is not used. It
         # comes from a tape [R, S, ...], or (SEEDED) is made where it is used, the same each time: of the run's seed
         # (then these are ``noise``), the step, the place and the draw.
         if SEEDED:
             one, two, three, four = four_normals(tl.load(noise + run), tl.load(step), at, draw // 4)
         else:
-            left, row = at * 0 + (draws - draw), noise + (run * draws + draw) * apart + at
+            left, row = at * 0 + (draws - draw), noise + (run * draws + draw) * stride + at
             one = tl.load(row, inside, other=0.0)
-            two = tl.load(row + apart, inside & (left > 1), other=0.0)
-            three = tl.load(row + 2 * apart, inside & (left > 2), other=0.0)
-            four = tl.load(row + 3 * apart, inside & (left > 3), other=0.0)
+            two = tl.load(row + stride, inside & (left > 1), other=0.0)
+            three = tl.load(row + 2 * stride, inside & (left > 2), other=0.0)
+            four = tl.load(row + 3 * stride, inside & (left > 3), other=0.0)
         return one, two, three, four
 
     @triton.jit
@@ -70,17 +70,17 @@ if triton is not None:
 
     @triton.jit
     def _batch(
-        x, y, values, labels, index, width, blocks, batch, index_apart, runs_apart, labels_apart, label_step,
+        x, y, values, labels, index, width, blocks, batch, index_stride, runs_stride, labels_stride, label_step,
         BLOCK: tl.constexpr,
     ):  # fmt: skip
         row = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
         run = row // batch
-        example = tl.load(index + run * index_apart + row % batch)
-        pixels = tl.load(values + run * runs_apart + example * width + at, at < width)
+        example = tl.load(index + run * index_stride + row % batch)
+        pixels = tl.load(values + run * runs_stride + example * width + at, at < width)
         tl.store(x + row * width + at, pixels.to(tl.float32) / 255, at < width)
         if tl.program_id(0) % blocks == 0:
-            tl.store(y + row, tl.load(labels + run * labels_apart + example * label_step))
+            tl.store(y + row, tl.load(labels + run * labels_stride + example * label_step))
 
 
 def normal(seeds: Tensor, step: Tensor, size: int, group: int = 0) -> Tensor:

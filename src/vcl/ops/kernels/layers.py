@@ -31,7 +31,7 @@ if triton is not None:
 
     @triton.jit
     def _activate(
-        h, a, b, a_run, a_draw, a_row, b_apart, draws, rows, tiles, col_tiles,
+        h, a, b, a_run, a_draw, a_row, b_stride, draws, rows, tiles, col_tiles,
         BIASED: tl.constexpr, RELU: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     ):  # fmt: skip
         # h = max(a + b, 0), from any order of runs, draws and rows to [R, S, B, UNITS].
@@ -40,7 +40,7 @@ if triton is not None:
         at = a + ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + col[None, :]
         value = tl.load(at, inside, other=0.0)
         if BIASED:
-            value += tl.load(b + draw * b_apart + col, col < UNITS, other=0.0)[None, :]
+            value += tl.load(b + draw * b_stride + col, col < UNITS, other=0.0)[None, :]
         if RELU:
             value = tl.where(value < 0, 0.0, value)  # NaN stays
         tl.store(h + (draw * rows + row[:, None]) * UNITS + col[None, :], value, inside)
@@ -96,7 +96,7 @@ if triton is not None:
 
     @triton.jit
     def _spread(
-        h, square, std, m, s, mean, var, noise, m_run, m_draw, size, bias_at, noise_at, noise_apart,
+        h, square, std, m, s, mean, var, noise, m_run, m_draw, size, bias_at, noise_at, noise_stride,
         draws, rows, tiles, col_tiles, tiny,
         SHARED: tl.constexpr, BIASED: tl.constexpr, RELU: tl.constexpr, SQUARE: tl.constexpr, UNITS: tl.constexpr,
         ROWS: tl.constexpr, COLS: tl.constexpr,
@@ -116,7 +116,7 @@ if triton is not None:
                 sigma += tl.load(var + run * size + bias_at + o, o < UNITS, other=0.0)[None, :]
             sigma = tl.sqrt(sigma + tiny)
             tl.store(std + draw * rows * UNITS + place, sigma, inside)
-        eps = tl.load(noise + draw * noise_apart + noise_at + place, inside, other=0.0)
+        eps = tl.load(noise + draw * noise_stride + noise_at + place, inside, other=0.0)
         found = total + sigma * eps
         if RELU:
             found = tl.where(found < 0, 0.0, found)
@@ -126,7 +126,7 @@ if triton is not None:
 
     @triton.jit
     def _spread_gradient(
-        g_m, g_s, g_bias, v_bias, g_h, g_square, h, std, noise, noise_at, noise_apart, draws, rows, tiles, col_tiles,
+        g_m, g_s, g_bias, v_bias, g_h, g_square, h, std, noise, noise_at, noise_stride, draws, rows, tiles, col_tiles,
         SHARED: tl.constexpr, RELU: tl.constexpr, SQUARE: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr,
         COLS: tl.constexpr,
     ):  # fmt: skip
@@ -146,7 +146,7 @@ if triton is not None:
                 back += 2 * found * tl.load(g_square + at, inside, other=0.0)
             if RELU:
                 back = tl.where(found <= 0, 0.0, back)
-            along = 0.5 * back * tl.load(noise + draw * noise_apart + noise_at + place, inside, other=0.0)
+            along = 0.5 * back * tl.load(noise + draw * noise_stride + noise_at + place, inside, other=0.0)
             if not SHARED:
                 along = along / tl.load(std + at, inside, other=1.0)
                 tl.store(g_m + at, back, inside)
@@ -203,7 +203,7 @@ if triton is not None:
         tl.store(g_f + row * UNITS + at, scale * (pixel - p), inside)
 
     @triton.jit
-    def _encode(z, kl, codes, noise, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr):
+    def _encode(z, kl, codes, noise, latent, draws, batch, noise_stride, WIDTH: tl.constexpr, DRAWS: tl.constexpr):
         row = tl.program_id(0).to(tl.int64)
         run, example = row // batch, row % batch
         at = tl.arange(0, WIDTH)
@@ -215,13 +215,13 @@ if triton is not None:
         for first in range(0, draws, DRAWS):
             draw = first + tl.arange(0, DRAWS)[:, None]
             both = (draw < draws) & inside[None, :]
-            eps = tl.load(noise + (run * draws + draw) * apart + example * latent + at[None, :], both)
+            eps = tl.load(noise + (run * draws + draw) * noise_stride + example * latent + at[None, :], both)
             place = z + ((run * draws + draw) * batch + example) * latent + at[None, :]
             tl.store(place, mean[None, :] + sd[None, :] * eps, both)
 
     @triton.jit
     def _encode_gradient(
-        g_codes, g_z, codes, noise, weight, latent, draws, batch, apart, WIDTH: tl.constexpr, DRAWS: tl.constexpr
+        g_codes, g_z, codes, noise, weight, latent, draws, batch, noise_stride, WIDTH: tl.constexpr, DRAWS: tl.constexpr
     ):
         row = tl.program_id(0).to(tl.int64)
         run, example = row // batch, row % batch
@@ -235,7 +235,7 @@ if triton is not None:
             draw = first + tl.arange(0, DRAWS)[:, None]
             both = (draw < draws) & inside[None, :]
             up = tl.load(g_z + ((run * draws + draw) * batch + example) * latent + at[None, :], both, other=0.0)
-            eps = tl.load(noise + (run * draws + draw) * apart + example * latent + at[None, :], both, other=0.0)
+            eps = tl.load(noise + (run * draws + draw) * noise_stride + example * latent + at[None, :], both, other=0.0)
             plain += up
             along += up * eps
         tl.store(g_codes + row * 2 * latent + at, tl.sum(plain, 0) + weight * mean, inside)
@@ -244,7 +244,7 @@ if triton is not None:
 
 
 class Order(NamedTuple):
-    """How far runs, draws and rows of a layer's ``a`` are apart, counted in rows of units."""
+    """Strides between runs, draws and rows of a layer's ``a``, in rows of units."""
 
     run: int
     draw: int
@@ -375,7 +375,7 @@ def bernoulli(g: Tensor, f: Tensor, x: Tensor, scale: float, draws: int) -> Tens
 def encode(codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """z = mu + sd noise [R, S, B, latent], and the KL of N(mu, sd^2) to N(0, I) [R, B].
 
-    codes [R, B, 2 latent], mu and then log sd; noise [R, S, B, latent], whose draws lie equally far apart.
+    codes [R, B, 2 latent], mu and then log sd; noise [R, S, B, latent], whose draws have one stride.
     """
     runs, draws, batch, latent = noise.shape
     z, kl = torch.empty(noise.shape, device=codes.device), torch.empty(runs, batch, device=codes.device)

@@ -28,36 +28,36 @@ if triton is not None:
 
     @triton.jit
     def _take_quadratic(
-        part, g, theta, centre, precision, size, blocks, g_apart, theta_apart, centre_apart, precision_apart,
+        part, g, theta, centre, precision, size, blocks, g_stride, theta_stride, centre_stride, precision_stride,
         UNIT: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
         inside = at < size * UNIT
-        shift = tl.load(theta + run * theta_apart * UNIT + at, inside, other=0.0)
-        shift -= tl.load(centre + run * centre_apart * UNIT + at, inside, other=0.0)
-        pull = shift * tl.load(precision + run * precision_apart * UNIT + at, inside, other=0.0)
-        place = g + run * g_apart * UNIT + at
+        shift = tl.load(theta + run * theta_stride * UNIT + at, inside, other=0.0)
+        shift -= tl.load(centre + run * centre_stride * UNIT + at, inside, other=0.0)
+        pull = shift * tl.load(precision + run * precision_stride * UNIT + at, inside, other=0.0)
+        place = g + run * g_stride * UNIT + at
         tl.store(place, tl.load(place, inside) - pull, inside)
         tl.store(part + tl.program_id(0), 0.5 * tl.sum(shift * pull, 0))
 
     @triton.jit
     def _add_path(
         omega, before, theta, g, centre, precision,
-        size, blocks, omega_apart, before_apart, theta_apart, g_apart, centre_apart, precision_apart,
+        size, blocks, omega_stride, before_stride, theta_stride, g_stride, centre_stride, precision_stride,
         UNIT: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         run = (tl.program_id(0) // blocks).to(tl.int64)
         at = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
         inside = at < size * UNIT
-        old = tl.load(before + run * before_apart * UNIT + at, inside)
-        new = tl.load(theta + run * theta_apart * UNIT + at, inside)
-        pull = old - tl.load(centre + run * centre_apart * UNIT + at, inside)
-        pull *= tl.load(precision + run * precision_apart * UNIT + at, inside)
-        slope = tl.load(g + run * g_apart * UNIT + at, inside) + pull
-        place = omega + run * omega_apart * UNIT + at
+        old = tl.load(before + run * before_stride * UNIT + at, inside)
+        new = tl.load(theta + run * theta_stride * UNIT + at, inside)
+        pull = old - tl.load(centre + run * centre_stride * UNIT + at, inside)
+        pull *= tl.load(precision + run * precision_stride * UNIT + at, inside)
+        slope = tl.load(g + run * g_stride * UNIT + at, inside) + pull
+        place = omega + run * omega_stride * UNIT + at
         tl.store(place, tl.load(place, inside) + slope * (new - old), inside)
-        tl.store(before + run * before_apart * UNIT + at, new, inside)
+        tl.store(before + run * before_stride * UNIT + at, new, inside)
 
     @triton.jit
     def _count(scales, count, lr, log_b1, log_b2):
@@ -92,8 +92,8 @@ def take_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) 
     part = torch.empty(runs, blocks, device=theta.device)
     if size:
         tensors = (g, theta, centre, precision)
-        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in tensors))
-        _take_quadratic[(runs * blocks,)](part, *tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
+        unit, (units, *strides) = in_units(size, *(values.stride(0) for values in tensors))
+        _take_quadratic[(runs * blocks,)](part, *tensors, units, blocks, *strides, UNIT=unit, BLOCK=BLOCK)
     return part.sum(1)
 
 
@@ -106,8 +106,8 @@ def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Te
     blocks = blocks_of(size)
     if size:
         tensors = (omega, before, theta, g, centre, precision)
-        unit, (units, *apart) = in_units(size, *(values.stride(0) for values in tensors))
-        _add_path[(runs * blocks,)](*tensors, units, blocks, *apart, UNIT=unit, BLOCK=BLOCK)
+        unit, (units, *strides) = in_units(size, *(values.stride(0) for values in tensors))
+        _add_path[(runs * blocks,)](*tensors, units, blocks, *strides, UNIT=unit, BLOCK=BLOCK)
 
 
 def adam_scales(count: Tensor, lr: Tensor, b1: float, b2: float) -> Tensor:

@@ -32,8 +32,8 @@ if triton is not None:
 
     @triton.jit
     def _drawn(
-        log_lik, g_tail, a, b_in, w_out, b_out, y, a_run, a_draw, a_row, b_in_apart, w_apart, b_out_apart, draws, rows,
-        tiles, scale,
+        log_lik, g_tail, a, b_in, w_out, b_out, y, a_run, a_draw, a_row, b_in_stride, w_stride, b_out_stride, draws,
+        rows, tiles, scale,
         UNITS: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
         PRECISION: tl.constexpr,
     ):  # fmt: skip
@@ -43,8 +43,8 @@ if triton is not None:
         i, o = tl.arange(0, IN), tl.arange(0, OUT)
         known = (o < CLASSES)[:, None] & (i < UNITS)[None, :]
         inside = (row < rows)[:, None] & (i < UNITS)[None, :]
-        bias, last = b_in + draw * b_in_apart + i, b_out + draw * b_out_apart + o
-        w = tl.load(w_out + draw * w_apart + o[:, None] * UNITS + i[None, :], known, other=0.0)
+        bias, last = b_in + draw * b_in_stride + i, b_out + draw * b_out_stride + o
+        w = tl.load(w_out + draw * w_stride + o[:, None] * UNITS + i[None, :], known, other=0.0)
         at = a + ((draw // draws) * a_run + (draw % draws) * a_draw + row[:, None] * a_row) * UNITS + i[None, :]
         h = tl.maximum(tl.load(at, inside, other=0.0) + tl.load(bias, i < UNITS, other=0.0)[None, :], 0.0)
         logits = tl.dot(h, tl.trans(w), input_precision=PRECISION) + tl.load(last, o < CLASSES, other=0.0)[None, :]
@@ -62,7 +62,7 @@ if triton is not None:
 
     @triton.jit
     def _local(
-        log_lik, g_tail, v_tail, m, s, mean, var, noise, y, size, tail_at, noise_in, noise_out, noise_apart,
+        log_lik, g_tail, v_tail, m, s, mean, var, noise, y, size, tail_at, noise_in, noise_out, noise_stride,
         draws, rows, tiles, scale, tiny,
         UNITS: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
         PRECISION: tl.constexpr,
@@ -82,7 +82,7 @@ if triton is not None:
         at = draw * rows * UNITS + place
         sigma = tl.load(s + at, inside, other=0.0) + tl.load(var + bias, i < UNITS, other=0.0)[None, :]
         sigma = tl.sqrt(sigma + tiny)
-        eps = tl.load(noise + draw * noise_apart + noise_in + place, inside, other=0.0)
+        eps = tl.load(noise + draw * noise_stride + noise_in + place, inside, other=0.0)
         h = tl.load(m + at, inside, other=0.0) + tl.load(mean + bias, i < UNITS, other=0.0)[None, :]
         h = tl.maximum(h + sigma * eps, 0.0)
         w = tl.load(mean + weight, known, other=0.0)
@@ -92,7 +92,7 @@ if triton is not None:
         std = tl.dot(h * h, tl.trans(v), input_precision=PRECISION)
         std = tl.sqrt(std + tl.load(var + last, o < CLASSES, other=0.0)[None, :] + tiny)
         eps_out = tl.load(
-            noise + draw * noise_apart + noise_out + row[:, None] * CLASSES + o[None, :],
+            noise + draw * noise_stride + noise_out + row[:, None] * CLASSES + o[None, :],
             (row < rows)[:, None] & (o < CLASSES)[None, :],
             other=0.0,
         )

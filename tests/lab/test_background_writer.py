@@ -6,28 +6,28 @@ import pytest
 import torch
 from safetensors.torch import load
 
-import vcl.lab.behind
+import vcl.lab.background_writer
 from vcl.errors import VclError
-from vcl.lab.behind import Behind
+from vcl.lab.background_writer import BackgroundWriter
 
 
 @pytest.fixture(params=[0, 2**30], ids=["by the thread", "at once"])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(vcl.lab.behind, "SMALL", request.param)
+    monkeypatch.setattr(vcl.lab.background_writer, "SMALL", request.param)
     return int(request.param)
 
 
 def test_files_are_whole_and_the_last_one_given_stays(small: int, tmp_path: Path) -> None:
-    with Behind() as behind:
+    with BackgroundWriter() as writer:
         for number in range(5):
-            behind(tmp_path / "state", {"x": torch.full((1000,), float(number))})
+            writer(tmp_path / "state", {"x": torch.full((1000,), float(number))})
     assert load((tmp_path / "state").read_bytes())["x"].tolist() == [4.0] * 1000
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
 def interrupted(path: Path) -> None:
-    with Behind() as behind:
-        behind(path, {"x": torch.ones(10)})
+    with BackgroundWriter() as writer:
+        writer(path, {"x": torch.ones(10)})
         raise KeyboardInterrupt
 
 
@@ -42,9 +42,9 @@ def test_an_error_is_told_at_the_next_file_or_at_the_end(small: int, more: int, 
     paths = [tmp_path / "none" / "state", *[tmp_path / "state"] * more]
 
     def write() -> None:
-        with Behind() as behind:
+        with BackgroundWriter() as writer:
             for path in paths:
-                behind(path, {"x": torch.ones(1)})
+                writer(path, {"x": torch.ones(1)})
 
     with pytest.raises(VclError, match="cannot write to"):
         write()

@@ -18,7 +18,7 @@ SMALL = 2**26
 
 
 @final
-class Behind:
+class BackgroundWriter:
     """Writes tensors to files in the order given, the large ones by a thread of its own.
 
     Leaving it waits for the last file, also after an error or an interrupt: what was given to it is on disk then.
