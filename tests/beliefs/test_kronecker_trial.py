@@ -96,11 +96,11 @@ class Supplier:
 
 
 class DrawnSupplier(Supplier):
-    KIND = DrawnTorch
+    KIND, RULE = DrawnTorch, "given"
 
 
 class LocalSupplier(Supplier):
-    KIND = LocalTorch
+    KIND, RULE = LocalTorch, "local"
 
 
 class Rotated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -25,6 +26,11 @@ def head_of(name: str) -> str | None:
     return name[len(HEAD) :].rpartition(".")[0] if name.startswith(HEAD) else None
 
 
+@lru_cache(maxsize=1024)  # asked for at every step
+def _sizes(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    return tuple(prod(shape) for shape in shapes)
+
+
 class Layout(NamedTuple):
     """Names and shapes in the order in which they stand in the flat vector. New heads go to the end."""
 
@@ -34,7 +40,7 @@ class Layout(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of values of each tensor."""
-        return tuple(prod(shape) for shape in self.shapes)
+        return _sizes(self.shapes)
 
     @property
     def size(self) -> int:

@@ -83,6 +83,9 @@ class PointsTorch:
 class DrawnTorch:
     """S draws of the weights of a group of runs."""
 
+    RULE = "given"
+    """How its layers are computed."""
+
     SEEDED = False
     """Noise comes as a tape."""
 
@@ -177,6 +180,9 @@ class DrawnTorch:
 @final
 class LocalTorch:
     """Means and variances of the weights of a group of runs, for layers whose units are drawn."""
+
+    RULE = "local"
+    """How its layers are computed."""
 
     SEEDED = False
     """Noise comes as a tape."""

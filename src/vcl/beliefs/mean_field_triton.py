@@ -129,6 +129,9 @@ class _Climbed:
 class DrawnTriton:
     """S draws of the weights of all runs."""
 
+    RULE = "given"
+    """How its layers are computed."""
+
     SEEDED = True
     """Noise follows from a key, and is made again where it is used: that of all draws is as large as all of them."""
 
@@ -206,6 +209,9 @@ class DrawnTriton:
 @final
 class LocalTriton:
     """Means and variances of the weights of all runs, for layers whose units are drawn."""
+
+    RULE = "local"
+    """How its layers are computed."""
 
     SEEDED = False
     """Noise comes as a tape."""

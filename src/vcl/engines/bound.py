@@ -49,10 +49,10 @@ class LayeredBound:
     def __init__(self, engine: Layered, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int) -> None:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
         self.name = engine.name
-        self.rule = "given" if estimator == "weights" else "local"
         self.supplier: Any = None
         self.walks: dict[int, Any] = {}
-        self.seeded, self.unit = supplier_for(fit, estimator, engine.name).SEEDED, UNITS[engine.name]
+        kind = supplier_for(fit, estimator, engine.name)
+        self.rule, self.seeded, self.unit = kind.RULE, kind.SEEDED, UNITS[engine.name]
 
     def aligned(self, size: int) -> int:
         """The next multiple of what is read at once."""
@@ -69,7 +69,7 @@ class LayeredBound:
 
     def noise(self, batch: Data) -> int:
         """One for every parameter that is drawn, or one for every unit and example."""
-        if self.estimator == "weights":
+        if not self.engine.is_noisy(self.rule):
             return self.fit.noise
         known, shapes = set(self.fit.points.names), self.engine.shapes
         weights = [name for name in self.engine.structure.names if len(shapes[name]) == 2]
@@ -107,6 +107,7 @@ class GeneralBound:
         self.name = engine.name + why
         self.usages: dict[object, Usage] = {}
         self.supplier: Any = None
+        self.moments: Any = None
         self.seeded = estimator == "weights" and supplier_for(fit, "weights", engine.name).SEEDED
         self.unit = UNITS[engine.name]
 
@@ -174,8 +175,8 @@ class GeneralBound:
         return value.detach().mul_(share).sub_(supplier.to.kl), supplier.to.like_parameters()
 
     def _by_moments(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Gradient:
-        if self.supplier is None or self.supplier.mean is not parameters[0]:
-            self.supplier = supplier_for(self.fit, "local", self.engine.name)(self.fit, parameters)
+        if self.moments is None or self.moments.mean is not parameters[0]:
+            self.moments = supplier_for(self.fit, "local", self.engine.name)(self.fit, parameters)
         mean, log, *rest = parameters
         var = self.fit.log_var(log).exp()
 
@@ -183,7 +184,7 @@ class GeneralBound:
             return self.fitted(mean, var, list(rest), batch, total, noise)
 
         value, (g_mean, g_var, *g_rest) = by_autograd(fitted, (mean, var, *rest))
-        to = self.supplier(var, g_mean, g_var)
+        to = self.moments(var, g_mean, g_var)
         return value.sub_(to.kl), (to.mean, to.log, *g_rest)
 
 

@@ -43,7 +43,9 @@ def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, lat
     if isinstance(engine, Layered) and (type(fit), estimator, engine.name) in SUPPLIERS:
         return LayeredBound(engine, fit, estimator, draws, latent)
     general = engine.general if isinstance(engine, Layered) else engine
-    if (type(fit), "weights", general.name) in SUPPLIERS:
-        why = "" if general is engine else f" (no rules for {type(fit).__name__} in {engine.name})"
+    why = "" if general is engine else f" (no rules for {type(fit).__name__} by {estimator} in {engine.name})"
+    if (type(fit), estimator, general.name) in SUPPLIERS:
         return GeneralBound(general, fit, estimator, draws, latent, why)
+    if (type(fit), "weights", general.name) in SUPPLIERS:
+        return GeneralBound(general, fit, "weights", draws, latent, f"{why} (no {estimator} there: weights are drawn)")
     return DrawnBound(engine, fit, draws, latent)
