@@ -14,9 +14,10 @@ from time import perf_counter
 
 import torch
 
-from vcl import Categorical, Curvature, ElasticWeightConsolidation, Network, Rng, Target, mlp
+from vcl import Categorical, ElasticWeightConsolidation, Network, Rng, mlp
 from vcl.data import Data, Source
-from vcl.fitting.loop import Ascent
+from vcl.fitting import Ascent, Curvature
+from vcl.projections import Target
 
 SEEDS = 10
 LAMBDAS = (1.0, 10.0, 1e2, 1e3, 1e4)

@@ -1,179 +1,54 @@
-"""Variational continual learning: q_t(theta) = proj(q_{t-1}(theta) p(D_t | theta)), q_0 = prior."""
+"""Variational continual learning: q_t(theta) = proj(q_{t-1}(theta) p(D_t | theta)), q_0 = prior.
+
+The names that most programs need are here. The others are in the rooms: :mod:`vcl.projections`, :mod:`vcl.coresets`,
+:mod:`vcl.beliefs`, :mod:`vcl.models`, :mod:`vcl.fitting`, :mod:`vcl.predicting`, :mod:`vcl.learner`, :mod:`vcl.data`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+_ROOMS = (
+    "projections",
+    "coresets",
+    "beliefs",
+    "models",
+    "fitting",
+    "predicting",
+    "learner",
+    "data",
+    "recursion",
+    "engines",
+    "errors",
+)
+
+
 if TYPE_CHECKING:
-    from vcl.beliefs.mean_field import MeanField, kl
-    from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
-    from vcl.data import Data, Source, dataset, unlabelled
-    from vcl.errors import VclError
-    from vcl.fitting.curvature import Curvature
-    from vcl.fitting.loop import Ascent
-    from vcl.learner.checkpoint import from_bytes, to_bytes
-    from vcl.learner.generative import GenerativeLearner, generative_vcl
-    from vcl.models import LinearGaussian, Model, Network, Vae, mlp, mlp_vae
-    from vcl.models.likelihoods import Categorical, Normal, Probit
-    from vcl.models.pixels import BernoulliPixels, NormalPixels
-    from vcl.ops.rng import Rng
-    from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
-    from vcl.predicting.prediction import predict, predict_draws
-    from vcl.projections import (
-        ElasticWeightConsolidation,
-        Exact,
-        LaplacePropagation,
-        MaximumAPosteriori,
-        MaximumLikelihood,
-        MomentMatching,
-        OnlineLinear,
-        Projection,
-        SequentialMonteCarlo,
-        SynapticIntelligence,
-        Target,
-        VariationalKL,
-    )
-    from vcl.recursion import Method, State, Task, initial, learn
+    from vcl._public import *  # noqa: F403
+else:  # hidden from type checkers, so that they report unknown names
 
-__all__ = [
-    "Ascent",
-    "BernoulliPixels",
-    "Budget",
-    "Categorical",
-    "Curvature",
-    "Data",
-    "ElasticWeightConsolidation",
-    "Everything",
-    "Exact",
-    "GenerativeLearner",
-    "KCenter",
-    "LaplacePropagation",
-    "LinearGaussian",
-    "MaximumAPosteriori",
-    "MaximumLikelihood",
-    "MeanField",
-    "Method",
-    "Model",
-    "MomentMatching",
-    "Network",
-    "Normal",
-    "NormalPixels",
-    "Nothing",
-    "OnlineLinear",
-    "Only",
-    "Probit",
-    "Projection",
-    "RandomK",
-    "Rng",
-    "SequentialMonteCarlo",
-    "Source",
-    "State",
-    "SynapticIntelligence",
-    "Target",
-    "Task",
-    "Vae",
-    "VariationalKL",
-    "VclError",
-    "classifier_uncertainty",
-    "dataset",
-    "from_bytes",
-    "generate",
-    "generative_vcl",
-    "initial",
-    "kl",
-    "learn",
-    "log_marginal",
-    "mlp",
-    "mlp_vae",
-    "predict",
-    "predict_draws",
-    "to_bytes",
-    "unlabelled",
-]
-
-# Public names are found when they are first asked for, so that the command line need not wait for torch.
-_HOMES = {
-    "vcl.learner.checkpoint": (
-        "from_bytes",
-        "to_bytes",
-    ),
-    "vcl.coresets": (
-        "Budget",
-        "Everything",
-        "KCenter",
-        "Nothing",
-        "Only",
-        "RandomK",
-    ),
-    "vcl.fitting.curvature": ("Curvature",),
-    "vcl.data": (
-        "Data",
-        "Source",
-        "dataset",
-        "unlabelled",
-    ),
-    "vcl.errors": ("VclError",),
-    "vcl.beliefs.mean_field": (
-        "MeanField",
-        "kl",
-    ),
-    "vcl.learner.generative": ("GenerativeLearner", "generative_vcl"),
-    "vcl.predicting.generation": (
-        "classifier_uncertainty",
-        "generate",
-        "log_marginal",
-    ),
-    "vcl.models.likelihoods": (
-        "Categorical",
-        "Normal",
-        "Probit",
-    ),
-    "vcl.models": (
-        "LinearGaussian",
-        "Model",
-        "Network",
-        "Vae",
-        "mlp",
-        "mlp_vae",
-    ),
-    "vcl.fitting.loop": ("Ascent",),
-    "vcl.models.pixels": (
-        "BernoulliPixels",
-        "NormalPixels",
-    ),
-    "vcl.predicting.prediction": ("predict", "predict_draws"),
-    "vcl.projections": (
-        "ElasticWeightConsolidation",
-        "Exact",
-        "LaplacePropagation",
-        "MaximumAPosteriori",
-        "MaximumLikelihood",
-        "MomentMatching",
-        "OnlineLinear",
-        "Projection",
-        "SequentialMonteCarlo",
-        "SynapticIntelligence",
-        "Target",
-        "VariationalKL",
-    ),
-    "vcl.recursion": (
-        "Method",
-        "State",
-        "Task",
-        "initial",
-        "learn",
-    ),
-    "vcl.ops.rng": ("Rng",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module 'vcl' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """A public name or a room, imported when it is first used, so that the command line does not wait for torch."""
+        if name == "__all__":
+            return sorted(_defined("vcl._public", "vcl."))
+        if name in _ROOMS:
+            return import_module(f"vcl.{name}")
+        if not name.startswith("_"):
+            public = _defined("vcl._public", "vcl.")
+            if name in public:
+                return public[name]
+            for room in _ROOMS:
+                if name in _defined(f"vcl.{room}", f"vcl.{room}"):
+                    raise AttributeError(f"module 'vcl' has no attribute {name!r}; it is in vcl.{room}")
+        raise AttributeError(f"module 'vcl' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *_defined("vcl._public", "vcl.")})
+
+
+def _defined(module: str, within: str) -> dict[str, Any]:
+    """The functions and classes of a module that are defined in modules whose names begin with ``within``."""
+    found = vars(import_module(module)).items()
+    return {name: value for name, value in found if getattr(value, "__module__", "").startswith(within)}

@@ -1,1 +1,8 @@
-"""How a model is evaluated under a belief: the general way for any module, and faster ways for chains of layers."""
+"""How a model is evaluated under a belief: the general engine for any module, the layered one for chains of layers."""
+
+from vcl.engines.structure import Chain as Chain
+from vcl.engines.structure import Fork as Fork
+from vcl.engines.structure import Latent as Latent
+from vcl.engines.structure import Opaque as Opaque
+from vcl.engines.structure import Structure as Structure
+from vcl.engines.usage import Estimator as Estimator

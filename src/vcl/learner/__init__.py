@@ -1,1 +1,6 @@
 """Objects for people with their own data, and their state as bytes."""
+
+from vcl.learner.checkpoint import from_bytes as from_bytes
+from vcl.learner.checkpoint import to_bytes as to_bytes
+from vcl.learner.generative import GenerativeLearner as GenerativeLearner
+from vcl.learner.generative import generative_vcl as generative_vcl

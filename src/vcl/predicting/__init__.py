@@ -1,1 +1,14 @@
 """What a belief says: predictions, generated images and likelihoods, and measures of them."""
+
+from vcl.predicting.generation import classifier_uncertainty as classifier_uncertainty
+from vcl.predicting.generation import generate as generate
+from vcl.predicting.generation import log_marginal as log_marginal
+from vcl.predicting.metrics import accuracy as accuracy
+from vcl.predicting.metrics import average_accuracy as average_accuracy
+from vcl.predicting.metrics import backward_transfer as backward_transfer
+from vcl.predicting.metrics import brier as brier
+from vcl.predicting.metrics import calibration_error as calibration_error
+from vcl.predicting.metrics import forgetting as forgetting
+from vcl.predicting.metrics import log_predictive as log_predictive
+from vcl.predicting.prediction import predict as predict
+from vcl.predicting.prediction import predict_draws as predict_draws

@@ -1,29 +1,15 @@
 """Projections: each file is one way to bring q_{t-1}(theta) p(D_t | theta) back to a tractable belief."""
 
-from vcl.projections.base import Projection, Target
-from vcl.projections.ewc import ElasticWeightConsolidation
-from vcl.projections.exact import Exact
-from vcl.projections.laplace import LaplacePropagation
-from vcl.projections.map import MaximumAPosteriori
-from vcl.projections.moment_matching import MomentMatching
-from vcl.projections.online_linear import OnlineLinear
-from vcl.projections.particles import Particles, SequentialMonteCarlo
-from vcl.projections.point import MaximumLikelihood
-from vcl.projections.si import SynapticIntelligence
-from vcl.projections.vi import VariationalKL
-
-__all__ = [
-    "ElasticWeightConsolidation",
-    "Exact",
-    "LaplacePropagation",
-    "MaximumAPosteriori",
-    "MaximumLikelihood",
-    "MomentMatching",
-    "OnlineLinear",
-    "Particles",
-    "Projection",
-    "SequentialMonteCarlo",
-    "SynapticIntelligence",
-    "Target",
-    "VariationalKL",
-]
+from vcl.projections.base import Projection as Projection
+from vcl.projections.base import Target as Target
+from vcl.projections.ewc import ElasticWeightConsolidation as ElasticWeightConsolidation
+from vcl.projections.exact import Exact as Exact
+from vcl.projections.laplace import LaplacePropagation as LaplacePropagation
+from vcl.projections.map import MaximumAPosteriori as MaximumAPosteriori
+from vcl.projections.moment_matching import MomentMatching as MomentMatching
+from vcl.projections.online_linear import OnlineLinear as OnlineLinear
+from vcl.projections.particles import Particles as Particles
+from vcl.projections.particles import SequentialMonteCarlo as SequentialMonteCarlo
+from vcl.projections.point import MaximumLikelihood as MaximumLikelihood
+from vcl.projections.si import SynapticIntelligence as SynapticIntelligence
+from vcl.projections.vi import VariationalKL as VariationalKL

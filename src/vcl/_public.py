@@ -1,0 +1,31 @@
+"""The names at the top level of vcl, each written once. ``vcl`` finds them here when one is first used."""
+
+from vcl.coresets import KCenter as KCenter
+from vcl.coresets import RandomK as RandomK
+from vcl.data import Data as Data
+from vcl.data import dataset as dataset
+from vcl.errors import VclError as VclError
+from vcl.fitting.loop import Ascent as Ascent
+from vcl.learner.checkpoint import from_bytes as from_bytes
+from vcl.learner.checkpoint import to_bytes as to_bytes
+from vcl.learner.generative import GenerativeLearner as GenerativeLearner
+from vcl.models.likelihoods import Categorical as Categorical
+from vcl.models.likelihoods import Normal as Normal
+from vcl.models.linear import LinearGaussian as LinearGaussian
+from vcl.models.network import Network as Network
+from vcl.models.network import mlp as mlp
+from vcl.models.vae import Vae as Vae
+from vcl.models.vae import mlp_vae as mlp_vae
+from vcl.ops.rng import Rng as Rng
+from vcl.predicting.prediction import predict as predict
+from vcl.predicting.prediction import predict_draws as predict_draws
+from vcl.projections.ewc import ElasticWeightConsolidation as ElasticWeightConsolidation
+from vcl.projections.laplace import LaplacePropagation as LaplacePropagation
+from vcl.projections.point import MaximumLikelihood as MaximumLikelihood
+from vcl.projections.si import SynapticIntelligence as SynapticIntelligence
+from vcl.projections.vi import VariationalKL as VariationalKL
+from vcl.recursion import Method as Method
+from vcl.recursion import State as State
+from vcl.recursion import Task as Task
+from vcl.recursion import initial as initial
+from vcl.recursion import learn as learn
