@@ -17,6 +17,7 @@ from vcl.lab.plan import Plan, make_plan
 from vcl.lab.runner import run_method
 
 SPLIT = "epochs=1 tasks=2 seeds=2 predict_draws=1"
+DRAWS = "predict_draws=100 predict_estimator"
 CORESET = "batch=64 coreset=100 coreset_epochs=1 coreset_batch=none"
 SHAPES = {
     "drawn weights": ("split-digits", "vcl", f"hidden=200 batch=64 {SPLIT}", 1000, 16),
@@ -25,7 +26,8 @@ SHAPES = {
     "drawn units": ("split-digits", "vcl", f"hidden=200,200 batch=100 estimator=local {SPLIT}", 1000, 16),
     "a wide layer": ("split-digits", "vcl", f"hidden=600 batch=20 draws=1 {SPLIT}", 100, 28),
     "a permutation a run": ("permuted-digits", "vcl", f"hidden=100 batch=100 {SPLIT}", 300, 28),
-    "draws for prediction": ("split-digits", "vcl", "hidden=200 batch=64 epochs=1 tasks=2 seeds=1", 200, 28),
+    "draws for prediction": ("split-digits", "vcl", f"hidden=200 batch=64 {SPLIT} {DRAWS}=weights", 200, 28),
+    "units for prediction": ("split-digits", "vcl", f"hidden=200,400 batch=64 {SPLIT} {DRAWS}=local", 200, 28),
     "a coreset": ("permuted-digits", "vcl-random", f"hidden=100 {CORESET} {SPLIT}", 300, 28),
     "a coreset by head": ("split-digits", "vcl-random", f"hidden=100 {CORESET} {SPLIT}", 1000, 16),
     "all data": ("split-digits", "batch-vi", f"hidden=100 batch=none {SPLIT}", 1000, 16),

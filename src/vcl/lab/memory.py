@@ -158,8 +158,11 @@ class Held:
         matrices = [shape for shape in self.model.layout(self.tasks.heads).shapes if len(shape) == 2]
         # Draws share the inputs, so of the first layer what goes out is counted alone.
         widest = max(matrices[0][0], *(sum(shape) for shape in matrices[1:]))
-        rows = min(max(most, runs * at_once), runs * at_once * self.tasks.tests)
-        found: int = FLOAT * (3 * runs * at_once * self.size + rows * widest)
+        # Noise, its product with the deviations, and their sum with the means.
+        rows, drawn = min(max(most, runs * at_once), runs * at_once * self.tasks.tests), 3 * self.size
+        if entry.draws and self.settings.predict_estimator == "local":  # one run's rows; no first layer, no product
+            rows, drawn = rows // runs, 2 * (self.size - prod(matrices[0]))
+        found: int = FLOAT * (runs * at_once * drawn + rows * widest)
         return found
 
 
