@@ -187,7 +187,7 @@ def as_targets(y: Tensor, lead: int) -> Tensor:
 
     This is the one place where labels are converted, because arithmetic in a small or unsigned dtype wraps without a
     word. Floating-point numbers are targets of a regression and stay as they are. So do booleans, which could mean
-    classes or a mask: whoever takes labels refuses them (:func:`as_labels`).
+    classes or a mask: functions that take labels refuse them (:func:`as_labels`).
     """
     if y.dtype not in WHOLE:
         return y

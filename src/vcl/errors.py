@@ -13,7 +13,7 @@ class VclError(Exception):
 class NonFiniteError(VclError):
     """Training left the finite numbers.
 
-    ``runs`` are the positions of those that did in the stack of runs (none: nobody knows which), and ``reason`` says
+    ``runs`` are the positions of those that did in the stack of runs (empty if unknown), and ``reason`` says
     what happened without naming them.
     """
 

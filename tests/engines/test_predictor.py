@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from vcl.beliefs.mean_field import MeanField
-from vcl.engines.predictor import TURNED
+from vcl.engines.predictor import COLUMN_MOMENTS
 from vcl.engines.structure import Fork
 from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical, Normal
@@ -81,7 +81,7 @@ def test_no_more_draws_than_the_limit_are_worked_on_at_once(
 
     q = model.prior({"h": 3}).expand(RUNS)
     monkeypatch.setattr(devices, "CPU", devices.CPU._replace(columns=in_flight))
-    monkeypatch.setitem(TURNED, Categorical, spy)
+    monkeypatch.setitem(COLUMN_MOMENTS, Categorical, spy)
     predict(q, model, torch.randn(RUNS, 9, 6), "h", Rng((0, 1)), DRAWS, "local")
     assert sum(seen) == RUNS * DRAWS
     assert max(seen) == most

@@ -429,7 +429,7 @@ def test_noise_that_kernels_make_themselves_is_the_same_forward_and_back(what: s
     noise = theta.as_strided((2, draws, size), (draws * stride, stride, 1)).cpu()
     assert abs(noise.mean()) < 6 / noise.numel() ** 0.5
     assert noise.std().item() == pytest.approx(1, abs=6 / noise.numel() ** 0.5)
-    beside = key.beside(draws * data.size * model.latent).view(2, draws, data.size * model.latent).cpu()
+    beside = key.for_latent(draws * data.size * model.latent).view(2, draws, data.size * model.latent).cpu()
     assert not set(noise.flatten().tolist()) & set(beside.flatten().tolist())
     torchs = by_autograd(
         Elbo(model, prior, draws, "weights", "log_sd"), at, data, 50, torch.cat([noise, beside], -1).flatten(1)

@@ -70,7 +70,7 @@ class Layout(NamedTuple):
         return self._only(wanted(name) for name in self.names)
 
     def new(self, other: Layout) -> Layout:
-        """The part of ``other`` that is not here yet."""
+        """The part of ``other`` whose names this layout does not have."""
         known = set(self.names)  # a stream of many tasks has many heads
         return other._only(name not in known for name in other.names)
 
@@ -115,7 +115,7 @@ class Layout(NamedTuple):
         return torch.cat([flat[..., :0], *(pieces[name] for name in part.names)], dim=-1)
 
     def pad(self, values: Tensor, part: Layout, fill: float = 0.0) -> Tensor:
-        """The inverse of :meth:`cut`: ``values`` [..., part.size] in their places, and ``fill`` elsewhere."""
+        """The inverse of :meth:`cut`: ``values`` [..., part.size] where ``part`` is, and ``fill`` elsewhere."""
         if part == self:
             return values
         pieces = dict(zip(part.names, torch.split(values, list(part.sizes), dim=-1), strict=True))

@@ -193,8 +193,8 @@ class LocalTorch:
         self.to = gradients_for(parameters)
         runs, size, layout = len(self.mean), fit.spread.size, fit.spread
         both = self._both()
-        # In a large network the gradient's memory holds the moments until it is its turn: nothing else is as large.
-        # In a small one they have memory of their own, the same for all runs, and the variances are there afterwards.
+        # In a large network the moments are in the gradient's memory until gradients overwrite them, to save space.
+        # In a small one they have their own memory, shared by all runs, and the variances can be used again in close().
         small = size <= SMALL
         self.flat = two_like(self.mean[:1]).expand(2, runs, size) if small else both
         self.var = self.flat[1, :1] if small else None

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 class _Users:
-    """Who is in :func:`plain_attention` now: torch's switch belongs to the whole process."""
+    """Counts the threads inside :func:`plain_attention`, because torch's switch is global to the process."""
 
     def __init__(self) -> None:
         self.lock, self.count, self.before = Lock(), 0, True
@@ -27,7 +27,7 @@ _USERS = _Users()
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """Within it no fused form of attention is taken; what was before is put back when the last user leaves."""
+    """Disables fused attention inside the context. The earlier setting is restored when the last user leaves."""
     users = _USERS
     with users.lock:
         if users.count == 0:

@@ -233,7 +233,7 @@ def split_noise(
 ) -> tuple[Tensor | Key, Tensor | None]:
     """A step's noise as that of the parameters [R, S, size] and that of latent variables [R, S, B, latent]."""
     if isinstance(noise, Key):
-        return noise, noise.beside(draws * examples * latent).view(-1, draws, examples, latent) if latent else None
+        return noise, noise.for_latent(draws * examples * latent).view(-1, draws, examples, latent) if latent else None
     tape = noise.view(len(noise), draws, -1)
     if not latent:  # noise beyond what a draw takes is not used
         return tape, None

@@ -27,7 +27,7 @@ class General:
     """Any model, by what it computes: log_lik(params, data, noise) and predict(params, x, head)."""
 
     counts_rows = False
-    """What a prediction needs of memory is not known by its rows."""
+    """Memory of a prediction cannot be told from its number of rows."""
 
     def __init__(self, model: Any, layout: Layout, name: str = "general/torch") -> None:
         self.model, self.layout, self.name = model, layout, name
@@ -179,5 +179,5 @@ def _first(argument: Tensor | Params, place: int | None) -> Tensor | Params:
 
 
 def _linears(function: Callable[..., Tensor], like: Tensor) -> Callable[..., Tensor]:
-    """With linear layers that bring their own gradient where a step is captured, so that their Python costs nothing."""
+    """``function``, on CUDA with our gradient of linear layers: captured steps there do not pay for its Python."""
     return with_linear_gradients(function) if like.is_cuda else function

@@ -26,13 +26,13 @@ LEAVES: dict[str, Any] = {"layered/torch": layers_torch, "layered/triton": layer
 
 @final
 class Layered:
-    """A model of known structure. What is asked seldom, such as one example's bound, is left to the general engine."""
+    """A model of known structure. Rare requests, such as the bound of one example, go to the general engine."""
 
     def __init__(self, structure: Fork | Latent, layout: Layout, general: General, name: str) -> None:
         self.structure, self.layout, self.general, self.name = structure, layout, general, name
         self.shapes = dict(zip(*layout, strict=True))
         self.counts_rows = isinstance(structure, Fork)
-        """What a prediction needs of memory is known by its rows."""
+        """Memory of a prediction follows from its number of rows."""
         self.walks: dict[tuple[object, ...], ForkWalk | LatentWalk] = {}
 
     def walk(

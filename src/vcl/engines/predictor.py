@@ -124,13 +124,13 @@ class FirstLayerLocal:
         memory: dict[int, Tensor] = {}
         for first in range(0, draws, some):
             part = slice(first, min(first + some, draws))
-            h = torch.addcmul(m, d, self.eps[run, part], out=_lent(memory, -1, m, (part.stop - first, *m.shape)))
+            h = torch.addcmul(m, d, self.eps[run, part], out=_reused(memory, -1, m, (part.stop - first, *m.shape)))
             for place, step in enumerate(self.steps):
                 h = self._step(step, h, run, part, memory, place)
             found = self._moments(h)
             total = found if total is None else total.add_(found)
         assert total is not None
-        return total.T if type(self.likelihood) in TURNED else total
+        return total.T if type(self.likelihood) in COLUMN_MOMENTS else total
 
     def _step(
         self, step: _Drawn | nn.Module, h: Tensor, run: int, part: slice, memory: dict[int, Tensor], place: int
@@ -141,12 +141,12 @@ class FirstLayerLocal:
             found: Tensor = step(h)
             return found
         W = step.W[run, part]
-        out = _lent(memory, place, h, (len(W), W.shape[1], h.shape[2]))
+        out = _reused(memory, place, h, (len(W), W.shape[1], h.shape[2]))
         return torch.bmm(W, h, out=out) if step.b is None else torch.baddbmm(step.b[run, part], W, h, out=out)
 
     def _moments(self, output: Tensor) -> Tensor:
         """The sum over draws of the moments of outputs [S, C, n]."""
-        turned = TURNED.get(type(self.likelihood))
+        turned = COLUMN_MOMENTS.get(type(self.likelihood))
         if turned is not None:
             return turned(output).sum(0)
         draws, _, examples = output.shape
@@ -154,12 +154,12 @@ class FirstLayerLocal:
         return found.view(draws, examples, -1).sum(0)
 
 
-TURNED: dict[type, Callable[[Tensor], Tensor]] = {}
-"""Likelihoods whose moments can be had of outputs that stand in columns [S, C, n], by their exact type."""
+COLUMN_MOMENTS: dict[type, Callable[[Tensor], Tensor]] = {}
+"""Functions from outputs in columns [S, C, n] to moments, by the exact type of the likelihood."""
 
 
-def _lent(memory: dict[int, Tensor], place: int, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Memory of this shape for a layer; the first draws' serves the others."""
+def _reused(memory: dict[int, Tensor], place: int, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Memory of this shape for a layer, allocated once and reused by later draws."""
     if place not in memory:
         memory[place] = like.new_empty(shape)
     return memory[place][: shape[0]]

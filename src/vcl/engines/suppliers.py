@@ -1,4 +1,4 @@
-"""Which weights an engine is given: a table by family, estimator and engine, open to new ones."""
+"""What supplies an engine with weights: a table by family, estimator and engine, open to new entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are given as whole vectors theta, and what is asked of them: gradients, or collected curvature."""
+"""Suppliers of weights from given vectors theta, which return gradients or collect curvature."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AtTheta:
         return self.at[name]
 
     def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
-        """g^T h and the sum of g, each to its place."""
+        """Writes g^T h to the weight's gradient and the sum of g to the bias's."""
         to = self.to[self.number]
         torch.bmm(g.mT, h if len(h) == len(g) else h.expand(len(g), -1, -1), out=to[block.weight])
         if block.bias is not None:
@@ -80,7 +80,7 @@ class Collecting:
         return self.at[name]
 
     def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
-        """Hand it to the collector."""
+        """Hands h and g to the collector."""
         self.collector.take(self.number, block, h[0], g[0])
 
 

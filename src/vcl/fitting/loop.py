@@ -95,7 +95,7 @@ def ascend(
     first = steps - ceil(settings.average * steps)
     end: tuple[Tensor, ...] = ()
     path = climb(objective, start, data, settings, rng, report, what)
-    del start  # who gives it away need not hold it while the fit runs
+    del start  # frees the memory while the fit runs, if the caller holds no reference either
     for step, (now, _) in enumerate(path):
         if step <= first or first == steps:
             end = tuple(value.clone() for value in now) if step == first else now
@@ -117,7 +117,7 @@ def climb(
 
     Each epoch visits every example once, in an order of its own for each run. Runs share the arithmetic and
     nothing else: the loss is their sum and Adam works element by element. The parameters are lent, like the
-    step's gradient: who wants to keep them past the next step copies them.
+    step's gradient: the next step overwrites them, so copy what you keep.
     """
     settings.check()
     device = start[0].device
@@ -200,7 +200,7 @@ class Guard:
 def _finite(value: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
     """Whether all numbers of each run are finite: [R]."""
     fine = value.isfinite()
-    for values in parameters:  # by the extremes, which NaN passes into, so that no mask as large as theta is made
+    for values in parameters:  # the extremes of a run are NaN if any value is, and need no mask as large as theta
         low, high = torch.aminmax(values.flatten(1), dim=1)
         fine = fine & low.isfinite() & high.isfinite()
     return fine

@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Differentiated(Objective, Protocol):
-    """An objective that knows its gradient by itself. It keeps neither batch nor noise, whose memory is lent."""
+    """An objective that computes its own gradient. It must not keep batch or noise, whose memory is reused."""
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
         """The estimate and its gradient, each run's in one piece; the next call may write over the gradient."""
@@ -160,7 +160,7 @@ class Captured:
         if size not in self.graphs:
             self.seen[size] = self.seen.get(size, 0) + 1
             if self.seen[size] <= self.WARM_UP:
-                return self._aside(index)
+                return self._warm_up(index)
             self.graphs[size] = self._capture(index)
         graph, slot, step = self.graphs[size]
         if slot is not None and index is not None:
@@ -168,7 +168,7 @@ class Captured:
         graph.replay()
         return Step(step.value.clone(), step.gradients)
 
-    def _aside(self, index: Tensor | None) -> Step:
+    def _warm_up(self, index: Tensor | None) -> Step:
         here, device = torch.cuda.current_stream(), self.eager.device
         if here != torch.cuda.default_stream(device):
             return self.eager(index)
@@ -206,7 +206,7 @@ def make_step(
 def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
     """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values.
 
-    Its inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
+    Its inputs go into ``memory`` if they fit, because allocating new pages at every step is slow.
     """
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
     x, y = examples_at(data.x, data.y, index, memory)

@@ -1,4 +1,4 @@
-"""How a GPU multiplies matrices while a method runs; put back afterwards, because it is the whole process's."""
+"""Sets the precision of matrix products on a GPU while a method runs, and restores it: the setting is global."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MATMUL_PRECISIONS: tuple[MatmulPrecision, ...] = ("float32", "tf32")
 
 
 class _Users:
-    """Who multiplies now, in one way at a time: methods that run side by side may want the same or must wait.
+    """The methods that multiply now, all in one precision; a method that wants another one waits.
 
-    They come in turn, so that who wants another way is not kept waiting by others who come and go.
+    They are served in order of arrival, so that nobody waits forever while others come and go.
     """
 
     def __init__(self) -> None:

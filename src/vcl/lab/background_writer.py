@@ -1,4 +1,4 @@
-"""Large files, written while the work goes on."""
+"""Writes large files in a thread, while the computation goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from vcl.lab.folder import write_atomic_bytes
 
 SMALL = 2**26
-"""Bytes that are written at once: waiting for them costs nothing."""
+"""Up to this many bytes, tensors are written without the thread."""
 
 
 @final

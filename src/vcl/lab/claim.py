@@ -1,4 +1,4 @@
-"""One process at a time in a folder: the first to come has it, and its end, however it comes, gives it back."""
+"""Locks a folder for one process, until the process releases it or ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
 """The system's locks, where it has any."""
 
 MARKER = ".in-use"
-"""The file that says so where a folder cannot be locked."""
+"""The file that marks a claimed folder on systems that cannot lock folders."""
 
 BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 TRIES = 100
@@ -38,7 +38,7 @@ class Claim:
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 self.handle = os.open(folder, os.O_RDONLY)
-            except FileNotFoundError:  # somebody has just taken it back
+            except FileNotFoundError:  # another process has just removed it
                 continue
             if not self._lock():
                 self._mark()

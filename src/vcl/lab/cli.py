@@ -56,7 +56,7 @@ def _top(
 
 def main() -> None:
     """Run the command line; a mistake that a user can mend is one sentence on standard error and exit code 1."""
-    # Whoever asks this process to end gets what Ctrl-C gets: what is unfinished is taken back, what is done is kept.
+    # SIGTERM is handled like Ctrl-C: unfinished files are removed, finished ones are kept.
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
@@ -68,7 +68,7 @@ def main() -> None:
             raise
         typer.echo(f"vcl: there is not enough memory ({_first_line(error)}); {LESS}", err=True)
         sys.exit(1)
-    except OSError as error:  # what no command has foreseen: the system's own words are the best there are
+    except OSError as error:  # not foreseen by any command: show the system's message
         typer.echo(f"vcl: the system refused: {error}; give another folder, or make room.", err=True)
         sys.exit(1)
     except SystemExit as stop:

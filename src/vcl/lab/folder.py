@@ -45,7 +45,7 @@ class RunFolder:
     def create(self) -> None:
         """Claim the folder, refusing one that holds anything or that another process has, before any work starts.
 
-        What a run left that was killed before its first row is no result, and makes way.
+        What a run left that was killed before its first row is removed.
         """
         try:
             if self.path.exists() and not self.path.is_dir():

@@ -1,4 +1,4 @@
-"""Files of ours, read as if a stranger had written them: whatever is wrong is one sentence that names the file."""
+"""Reads files that vcl wrote without trusting them: each fault is reported in one sentence that names the file."""
 
 from __future__ import annotations
 

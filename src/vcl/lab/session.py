@@ -70,7 +70,7 @@ def load_arrays(plan: Plan, other: Plan | None, data: Path | None, console: Cons
 
 
 def execute(plan: Plan, data: Arrays, origin: str, folder: RunFolder, console: Console, jobs: int = 1) -> None:
-    """Run every method of the plan and leave the whole story in ``folder``."""
+    """Runs every method of the plan; rows, tables, figures and settings go to ``folder``."""
     check_methods(plan, data, jobs)
     about = describe(plan, origin, data)
     folder.describe(about)

@@ -82,7 +82,7 @@ def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]
 
 
 def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
-    """The same, but what is wrong is a ValueError, for who knows the file's name.
+    """The same, but raises ValueError, for callers that name the file in their own message.
 
     What is looked at: that nothing is missing and nothing is too much, and of the coreset shapes, dtypes and that all
     numbers are finite. Every family looks at its own tensors. Files of format 1 are read too.

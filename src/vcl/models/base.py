@@ -103,7 +103,7 @@ def points(model: Model, layout: Layout) -> Layout:
 
 
 def roles(model: Model, layout: Layout) -> Roles:
-    """All three."""
+    """The parts of ``layout`` by role: with a posterior, drawn, and points."""
     return Roles(held(model, layout), spread(model, layout), points(model, layout))
 
 

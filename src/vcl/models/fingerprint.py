@@ -1,8 +1,8 @@
-"""Which network a belief is over: how it answers on a fixed probe, so that another one is told from it.
+"""Recognises the network that a belief belongs to, by its outputs for fixed inputs and parameters.
 
 A belief's layout has the names and shapes of the parameters. What stands between the layers leaves no trace there: a
 Tanh in a ReLU's place, another likelihood. So a state keeps a few numbers of the model's own, its answers to fixed
-inputs at fixed parameters, and whoever brings a model to that state has it answer again.
+inputs at fixed parameters, and a model that is used with that state must give the same ones.
 """
 
 from __future__ import annotations

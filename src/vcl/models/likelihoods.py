@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vcl.data import WHOLE, as_labels
-from vcl.engines.predictor import TURNED
+from vcl.engines.predictor import COLUMN_MOMENTS
 from vcl.engines.walk import SCORED
 from vcl.errors import VclError
 from vcl.ops.layers import TINY
@@ -219,4 +219,4 @@ _HERMITE = _hermite(32)
 _LOGISTIC = _logistic(0.5, 48.0)
 
 SCORED[Categorical] = "softmax"
-TURNED[Categorical] = lambda output: output.softmax(1)
+COLUMN_MOMENTS[Categorical] = lambda output: output.softmax(1)

@@ -15,14 +15,14 @@ from torch import Tensor
 def stream_for(purpose: str, device: torch.device) -> torch.cuda.Stream:
     """One CUDA stream for each purpose, kept for good.
 
-    torch has 32 of a priority and hands them out in turn: who asks for a new one each time ends up on a stream where
-    another thread is recording. Ours are of high priority, all alike; those of our users seldom are.
+    torch has a pool of 32 streams for each priority and hands them out in turn, so a new stream may be one on which
+    another thread is recording. Ours have high priority, which the streams of users seldom have.
     """
     return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
 def stream_beside(purpose: str, stream: torch.cuda.Stream) -> torch.cuda.Stream:
-    """The stream that serves a purpose for those who work on ``stream``, and for nobody else.
+    """The stream that serves a purpose for work on ``stream`` only.
 
     The matrix library has a workspace for each stream and thread, and all gradients of torch come from one thread. So
     graphs that were recorded on the same stream have the same workspace, and must not be replayed at once.
@@ -32,10 +32,10 @@ def stream_beside(purpose: str, stream: torch.cuda.Stream) -> torch.cuda.Stream:
 
 @final
 class Branch:
-    """Work beside the main line of a step: small kernels that fill what the main line leaves of the GPU.
+    """Small kernels that run on a second stream and use what the main stream leaves idle of the GPU.
 
-    Only in a step that is being recorded (one at a time is); elsewhere it is done in line, since the launches
-    themselves are what takes the time there.
+    Only a step that is being recorded has a second stream. Elsewhere the work runs on the main one, because there the
+    launches take most of the time.
     """
 
     def __init__(self, device: torch.device) -> None:

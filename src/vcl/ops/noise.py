@@ -20,7 +20,7 @@ class Noise(Protocol):
         ...
 
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
-        """The next standard normals [R, size]; in ``memory``, if that is of use."""
+        """The next standard normals [R, size], written to ``memory`` if it has that shape."""
         ...
 
 
@@ -36,8 +36,8 @@ class TorchNoise:
         return draw_noise(size, self.generators, self.like, memory)
 
 
-BESIDE = 2**30
-"""A group of numbers that draws of parameters never reach."""
+LATENT_GROUP = 2**30
+"""The group of noise for latent variables; draws of parameters take the groups from 0 on and never reach it."""
 
 
 class Key(NamedTuple):
@@ -46,9 +46,9 @@ class Key(NamedTuple):
     seeds: Tensor
     step: Tensor
 
-    def beside(self, size: int) -> Tensor:
-        """Standard normals [R, size] of their own, for what stands beside drawn parameters."""
-        return kernels.normal(*self, size, BESIDE)
+    def for_latent(self, size: int) -> Tensor:
+        """Standard normals [R, size] for latent variables, independent of those of drawn parameters."""
+        return kernels.normal(*self, size, LATENT_GROUP)
 
 
 @final

@@ -1,4 +1,4 @@
-"""What is kept of generators beside numbers: pictures after every task, and the decoders after the last."""
+"""Files of a generative run beside its rows: pictures after every task, and the decoders after the last."""
 
 from __future__ import annotations
 

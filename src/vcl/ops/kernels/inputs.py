@@ -44,7 +44,7 @@ if triton is not None:
 
     @triton.jit
     def four_draws(noise, step, run, at, inside, draw, draws, stride, SEEDED: tl.constexpr):
-        # Noise of parameters at their places, for four draws from ``draw`` on; beyond the last one it is not used. It
+        # Noise of the parameters at ``at``, for four draws from ``draw`` on; beyond the last one it is not used. It
         # comes from a tape [R, S, ...], or (SEEDED) is made where it is used, the same each time: of the run's seed
         # (then these are ``noise``), the step, the place and the draw.
         if SEEDED:
