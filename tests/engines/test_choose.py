@@ -57,10 +57,10 @@ def test_a_family_without_rules_says_that_theta_is_drawn_whole() -> None:
 
 
 def test_a_family_that_one_engine_does_not_know_falls_back_to_the_general_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {key: value for key, value in chooser.SOURCES.items() if not key[2].startswith("layered")}
-    monkeypatch.setattr(chooser, "SOURCES", known)
+    known = {key: value for key, value in chooser.SUPPLIERS.items() if not key[2].startswith("layered")}
+    monkeypatch.setattr(chooser, "SUPPLIERS", known)
     prior = CHAIN.prior({"h0": 2})
     engine = choose(CHAIN, prior.layout, ("h0",), prior.mean)
     bound = choose_bound(engine, MeanFieldFit(prior, roles(CHAIN, prior.layout)), "weights", 2, 0)
     assert engine.name == "layered/torch"
-    assert bound.name == "general/torch (no rules for MeanFieldFit in layered/torch)"
+    assert bound.name == "general/torch (no rules for MeanFieldFit by weights in layered/torch)"

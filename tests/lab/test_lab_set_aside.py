@@ -19,7 +19,8 @@ from vcl.lab.results import Row, read_csv
 from vcl.ops.rng import Rng
 from vcl.recursion import State, Task, learn, set_runs_aside
 
-SMOKE = "run split-digits --preset smoke --method {} --set epochs=2 --out {}"
+SMOKE = "run split-digits --preset smoke --method {} --set epochs=2 --device cpu --out {}"
+"""On a CPU, where a run ends at the same bits whatever stands beside it."""
 
 
 @pytest.fixture
@@ -132,7 +133,8 @@ def test_items_of_the_paper_are_of_the_others_and_say_so_again_when_they_are_kep
     document = (here / "out" / "table.md").read_text()
     assert "Numbers are without the runs that left the finite numbers:" in document
     assert line in document
-    assert {row.seed for row in read_csv(here / "out" / "fig4" / "rows.csv")} == {0}
+    rows = read_csv(here / "out" / "fig4" / "rows.csv")
+    assert {row.seed for row in rows if row.method == "vcl"} == {0}, "a grid may choose a lambda that lost no run"
 
 
 @pytest.mark.parametrize("item", ["fig4", "generative-mnist"])
