@@ -102,7 +102,8 @@ class DrawnTorch:
         self.weights = {name: value.flatten(0, 1) for name, value in self.theta.items()}
         # One draw's gradient goes where it belongs at once.
         each = shapes.items() if draws > 1 else ()
-        self.scratch = {name: like.new_empty(group * draws, *shape) for name, shape in each}
+        self.scratch = {name: like.new_empty(group, draws, *shape) for name, shape in each}
+        self.places = {name: value.flatten(0, 1) for name, value in self.scratch.items()}
         runs = range(0, len(like), group)
         self.mus = [
             {name: value.unsqueeze(1) for name, value in layout.split(self.mean[run : run + group]).items()}
@@ -144,37 +145,59 @@ class DrawnTorch:
             self.points.push(self.number, block, h, g, g_bias)
             return
         to = self._place(block.weight)
-        torch.bmm(g.mT, h if len(h) == len(g) else h.expand(len(g), -1, -1), out=to)
-        self.add(block.weight, to, scratch=True)
+        torch.bmm(g.mT, h if h.shape[0] == g.shape[0] else h.expand(g.shape[0], -1, -1), out=to)
+        self._sum(block.weight)
         if block.bias is not None:
-            to = self._place(block.bias)
-            torch.sum(g, 1, out=to)
-            self.add(block.bias, to, scratch=True)
+            torch.sum(g, 1, out=self._place(block.bias))
+            self._sum(block.bias)
 
     def _place(self, name: str) -> Tensor:
-        return self.to_mean[self.number][name] if self.draws == 1 else self.scratch[name]
+        return self.to_mean[self.number][name] if self.draws == 1 else self.places[name]
 
-    def add(self, name: str, g: Tensor, scratch: bool = False) -> None:
-        """sum_s g and sum_s eps g, for g [G S, ...]; ``scratch`` may be written over. A point's is put in its place."""
+    def _sum(self, name: str) -> None:
+        """sum_s g and sum_s eps g of what is in the scratch; one draw's gradient is in its place already."""
+        to, to_log, eps = self.to_mean[self.number][name], self.to_log[self.number][name], self.eps[name]
+        if self.draws == 1:
+            torch.mul(to, eps[:, 0], out=to_log)
+            return
+        g = self.scratch[name]
+        torch.sum(g, 1, out=to)
+        torch.sum(g.mul_(eps), 1, out=to_log)
+
+    def add(self, name: str, g: Tensor) -> None:
+        """sum_s g and sum_s eps g, for g [G S, ...]. A point's is put in its place."""
         if name not in self.theta:
             assert self.points is not None
             self.points.to[self.number][name].copy_(g)
             return
-        to, to_log, eps = self.to_mean[self.number][name], self.to_log[self.number][name], self.eps[name]
-        if self.draws == 1:
-            g = g.reshape(to.shape)
-            if g.data_ptr() != to.data_ptr():  # it may be in its place already
-                to.copy_(g)
-            torch.mul(g, eps[:, 0], out=to_log)
-            return
+        eps = self.eps[name]
         g = g.reshape(eps.shape)
-        torch.sum(g, 1, out=to)
-        torch.sum(g.mul_(eps) if scratch else g * eps, 1, out=to_log)
+        torch.sum(g, 1, out=self.to_mean[self.number][name])
+        torch.sum(g * eps, 1, out=self.to_log[self.number][name])
 
     def close(self, runs: slice) -> None:
         """d log sigma^2 = sigma/2 sum_s eps g, and all less the KL's gradient."""
         g_log = self.to.log[runs].mul_(self.sd).mul_(0.5)
         _less_kl(self.fit, self.mean, self.log, self.to, runs, g_log, self.var)
+
+
+@final
+class _PairViews:
+    """Views of a layer's memory, of one run's moments and of where their gradients go."""
+
+    def __init__(self, of: LocalTorch, block: Block, h: Tensor, g: Tensor) -> None:
+        self.h, self.g = h, g
+        at, to = of.pairs[of.number], of.gradients[of.number]
+        self.bias: tuple[Tensor, Tensor, Tensor] | None = None
+        if block.bias is not None:
+            self.bias = at[block.bias][1, 0], to[block.bias][0, 0], to[block.bias][1, 0]
+        V, (to_mean, to_log), width = at[block.weight][1, 0], to[block.weight][:, 0], h.shape[2]
+        some, out, turned = len(of.memory) // 2 // width, g.shape[2], g.mT
+        self.pieces = []
+        for first in range(0, out, some):
+            rows = slice(first, min(first + some, out))
+            pair = of.memory[: 2 * (rows.stop - first) * width].view(2, -1, width)
+            self.pieces.append((turned[:, rows], pair, pair[0], pair[1], V[rows], to_mean[rows], to_log[rows]))
 
 
 @final
@@ -207,6 +230,7 @@ class LocalTorch:
         if rest and self.to.points is not None:
             self.points = PointsTorch(fit.points, rest[0], self.to.points, 1)
         self.number, self.tape = 0, self.mean
+        self.views: dict[tuple[object, ...], _PairViews] = {}
 
     def _both(self) -> Tensor:
         """The memory of both gradients as one [2, R, D]."""
@@ -245,20 +269,18 @@ class LocalTorch:
 
     def push_pair(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
         """g^T h for the mean, V (k^T h^2) for the log variance, some rows of the weight at a time."""
-        h, g, at, to = h[:, 0], g[:, 0], self.pairs[self.number], self.gradients[self.number]
-        if block.bias is not None:
-            g_b, k_v = g.sum(1)
-            v, place = at[block.bias], to[block.bias]
-            place[0, 0].copy_(g_b)
-            torch.mul(v[1, 0], k_v, out=place[1, 0])
-        W, place, width = at[block.weight][:, 0], to[block.weight][:, 0], h.shape[2]
-        some, out, turned = len(self.memory) // 2 // width, g.shape[2], g.mT
-        for first in range(0, out, some):
-            part = slice(first, min(first + some, out))
-            pair = self.memory[: 2 * (part.stop - first) * width].view(2, -1, width)
-            torch.bmm(turned[:, part], h, out=pair)
-            place[0, part].copy_(pair[0])
-            torch.mul(W[1, part], pair[1], out=place[1, part])
+        kind = (self.number, block.weight, g.data_ptr(), g.shape)
+        if kind not in self.views:  # layers keep their memory, and views cost as much as a small product
+            self.views[kind] = _PairViews(self, block, h[:, 0], g[:, 0])
+        views = self.views[kind]
+        if views.bias is not None:
+            (g_b, k_v), (v, to_b, to_v) = views.g.sum(1), views.bias
+            to_b.copy_(g_b)
+            torch.mul(v, k_v, out=to_v)
+        for turned, pair, first, second, V, to_mean, to_log in views.pieces:
+            torch.bmm(turned, views.h, out=pair)
+            to_mean.copy_(first)
+            torch.mul(V, second, out=to_log)
 
     def close(self, runs: slice) -> None:
         """All less the KL's gradient."""

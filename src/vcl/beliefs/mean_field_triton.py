@@ -184,7 +184,7 @@ class DrawnTriton:
         with self.base.branch.beside(g):
             self._gather(tail_of(last, head), g, g.shape[1])
 
-    def add(self, name: str, g: Tensor, scratch: bool = False) -> None:
+    def add(self, name: str, g: Tensor) -> None:
         """Gradients of one tensor [R, S, ...], or of a point."""
         if name in self.theta.views:
             self._gather((name,), g.contiguous(), 1)

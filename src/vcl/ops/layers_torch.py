@@ -34,29 +34,31 @@ class Given:
         self.of = of
         self.a = like.new_empty(1 if of.shared_input and of.shared_weight else sizes.draws, sizes.examples, of.out)
         # Rows of all draws stand in one product where they share their weights.
-        self.rows = (1, -1, of.out) if of.shared_weight else self.a.shape
+        self.rows = self.a.view(1, -1, of.out) if of.shared_weight else self.a
+        self.spreads = sizes.draws if of.shared_input and not of.shared_weight and sizes.draws > 1 else 0
         inputs = 1 if of.shared_input else sizes.draws
         self.g_h = like.new_empty(inputs if of.needs_input else 0, sizes.examples, of.width)
+        self.g_rows = self.g_h.view(self.rows.shape[0], -1, of.width) if of.needs_input else self.g_h
         self.h = self.W = self.g_h
 
     def up(self, h: Tensor, weights: LayerWeights) -> Tensor:
         """h W^T + b, or the positive part of it."""
         of, W = self.of, weights.take(self.of.block.weight)
         self.W, self.h = W, h.reshape(1, -1, of.width) if of.shared_weight else h
-        seen, a = self.h if len(W) == len(self.h) else self.h.expand(len(W), -1, -1), self.a.view(self.rows)
+        seen = self.h.expand(self.spreads, -1, -1) if self.spreads else self.h
         if of.block.bias is None:
-            torch.bmm(seen, W.mT, out=a)
+            torch.bmm(seen, W.mT, out=self.rows)
         else:
-            torch.baddbmm(weights.take(of.block.bias).unsqueeze(1), seen, W.mT, out=a)
+            torch.baddbmm(weights.take(of.block.bias).unsqueeze(1), seen, W.mT, out=self.rows)
         return self.a.relu_() if of.relu else self.a
 
     def down(self, g: Tensor, weights: LayerWeights) -> Tensor | None:
         """g W, where g is 0 if the positive part is."""
         of = self.of
         g = through_relu(g, self.a) if of.relu else g
-        g = g.reshape(self.rows)
+        g = g.reshape(self.rows.shape) if of.shared_weight else g
         if of.needs_input:
-            torch.bmm(g, self.W, out=self.g_h.view(len(g), -1, of.width))
+            torch.bmm(g, self.W, out=self.g_rows)
         weights.push(of.block, self.h, g)
         return self.g_h if of.needs_input else None
 
@@ -85,17 +87,23 @@ class Local:
         self.over = None if rows == every else self.g.view(2, *each[1:])
         self.g_inputs = like.new_empty(2, rows if of.needs_input else 0, of.width)
         self.eps = self.weight = self.floor
+        # Views that every step needs.
+        self.h, self.square = self.inputs
+        self.first, self.second = self.up_pair
+        self.k, self.d_rows = self.g[1], self.moments[1]
+        self.g_h, self.g_square = self.g_inputs
+        self.pairs = self.inputs.unsqueeze(1), self.g.unsqueeze(1)
 
     def up(self, h: Tensor, weights: LayerMoments) -> Tensor:
         """m + d eps, or the positive part of it."""
-        of, first = self.of, self.inputs[0]
-        if h.data_ptr() != first.data_ptr():
-            first.copy_(h.reshape(first.shape))
+        of = self.of
+        if h.data_ptr() != self.h.data_ptr():
+            self.h.copy_(h.reshape(self.h.shape))
         self.weight = weights.pair(of.block.weight)[:, 0]
         floor = self.tiny
         if of.block.bias is not None:
             floor = torch.add(weights.pair(of.block.bias), self.tiny, out=self.floor)
-        torch.mul(first, first, out=self.inputs[1])
+        torch.mul(self.h, self.h, out=self.square)
         torch.baddbmm(floor, self.inputs, self.weight.mT, out=self.moments)
         self.eps = weights.noise(of.noise_at, (self.sizes.examples, of.out))
         torch.addcmul(self.m, self.d.sqrt_(), self.eps, out=self.a)
@@ -103,21 +111,20 @@ class Local:
 
     def down(self, g: Tensor, weights: LayerMoments) -> Tensor | None:
         """g M + 2 h (k V), where g is 0 if the positive part is."""
-        of, up = self.of, self.up_pair
-        if g.data_ptr() != up[0].data_ptr():
-            up[0].copy_(g.reshape(up[0].shape))
+        of = self.of
+        if g.data_ptr() != self.first.data_ptr():
+            self.first.copy_(g.reshape(self.first.shape))
         if of.relu:
-            through_relu(up[0], self.a)
-        torch.mul(up[0], self.eps, out=up[1])
+            through_relu(self.first, self.a)
+        torch.mul(self.first, self.eps, out=self.second)
         if self.over is not None:
-            torch.sum(up, 1, out=self.over)
-        k = self.g[1]
-        torch.addcdiv(self.zero, k, self.moments[1], value=0.5, out=k)
+            torch.sum(self.up_pair, 1, out=self.over)
+        torch.addcdiv(self.zero, self.k, self.d_rows, value=0.5, out=self.k)
         g_h = None
         if of.needs_input:
-            first, second = torch.bmm(self.g, self.weight, out=self.g_inputs)
-            g_h = first.addcmul_(self.inputs[0], second, value=2).view(-1, self.sizes.examples, of.width)
-        weights.push_pair(of.block, self.inputs.unsqueeze(1), self.g.unsqueeze(1))
+            torch.bmm(self.g, self.weight, out=self.g_inputs)
+            g_h = self.g_h.addcmul_(self.h, self.g_square, value=2).view(-1, self.sizes.examples, of.width)
+        weights.push_pair(of.block, *self.pairs)
         return g_h
 
 
