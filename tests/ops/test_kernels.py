@@ -125,6 +125,9 @@ def weights_of(layout: Layout, theta: torch.Tensor) -> Any:
         def take(self, name: str) -> torch.Tensor:
             return self.views[name]
 
+        def layer(self, block: Block) -> tuple[torch.Tensor, torch.Tensor | None]:
+            return self.views[block.weight], None if block.bias is None else self.views[block.bias]
+
         def push(self, block: Block, h: Any, g: Any, g_bias: Any = None, tail: bool = False) -> None:
             count = len(self.views[block.weight])
             if g.shape[0] != count:  # draws side by side

@@ -34,6 +34,7 @@ class MeanFieldFit:
         self.previous = KlTo(previous.restrict(self.held))
         self.scale = 1 if climbs == "log_var" else 2
         """log sigma^2 is so many times what is climbed."""
+        self.held_size = self.held.size
         self.rules: dict[str, str] = {}
         """Layers that are computed by another rule than their estimator's, by the names of their weights."""
         self.held_first = self.held.names == self.spread.names[: len(self.held.names)]
@@ -79,7 +80,7 @@ class MeanFieldFit:
         self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, runs: slice
     ) -> Tensor:
         """KL of some ``runs``, and its gradient subtracted from g_mean and g_log_var in place; all [G, D]."""
-        size = self.held.size
+        size = self.held_size
         if self.held_first:
             q_mean, q_log_var, to_mean, to_log_var = (part[:, :size] for part in (mean, log_var, g_mean, g_log_var))
             given = None if var is None else var[:, :size]

@@ -115,10 +115,7 @@ class DrawnTorch:
         if rest and self.to.points is not None:
             self.points = PointsTorch(fit.points, rest[0], self.to.points, group)
         self.number, self.eps = 0, self.theta
-
-    def groups(self) -> list[slice]:
-        """The runs that are taken at once."""
-        return [slice(run, run + self.group) for run in range(0, len(self.mean), self.group)]
+        self.groups = [slice(run, run + group) for run in runs]
 
     def open(self, runs: slice, noise: Tensor) -> None:
         """Be ready for these runs, with noise [R, S, D]."""
@@ -129,6 +126,10 @@ class DrawnTorch:
         self.eps = self.fit.spread.split(noise[runs])
         if self.points is not None:
             self.points.open(runs)
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """mu + sigma eps [G S, ...], drawn now; a point [G, ...]."""
@@ -230,16 +231,13 @@ class LocalTorch:
         if rest and self.to.points is not None:
             self.points = PointsTorch(fit.points, rest[0], self.to.points, 1)
         self.number, self.tape = 0, self.mean
+        self.groups = [slice(run, run + 1) for run in range(runs)]
         self.views: dict[tuple[object, ...], _PairViews] = {}
 
     def _both(self) -> Tensor:
         """The memory of both gradients as one [2, R, D]."""
         runs, stride = len(self.mean), self.to.mean.stride(0)
         return self.to.mean.as_strided((2, runs, self.mean.shape[1]), (runs * stride, stride, 1))
-
-    def groups(self) -> list[slice]:
-        """One run after another."""
-        return [slice(run, run + 1) for run in range(len(self.mean))]
 
     def open(self, runs: slice, noise: Tensor) -> None:
         """Be ready for this run, with noise [R, S, K]."""
@@ -256,6 +254,10 @@ class LocalTorch:
     def noise(self, first: int, shape: tuple[int, ...]) -> Tensor:
         """Standard normals [S, *shape]."""
         return self.tape[:, first : first + shape[0] * shape[1]].view(-1, *shape)
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """A point [1, ...]."""
@@ -291,7 +293,8 @@ def _less_kl(
     fit: MeanFieldFit, mean: Tensor, log: Tensor, to: Gradients, runs: slice, g_log: Tensor, var: Tensor | None
 ) -> None:
     """The KL of these runs, whose gradient is subtracted; g_log is that in log variances and becomes that in logs."""
-    to.kl[runs] = fit.subtract_kl(mean[runs], fit.log_var(log[runs]), to.mean[runs], g_log, var, runs)
+    log_var = log[runs] if fit.scale == 1 else fit.log_var(log[runs])
+    to.kl[runs] = fit.subtract_kl(mean[runs], log_var, to.mean[runs], g_log, var, runs)
     if fit.scale != 1:
         g_log.mul_(fit.scale)
 

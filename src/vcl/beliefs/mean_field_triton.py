@@ -51,10 +51,6 @@ class PointsTriton:
         self.theta, self.pieces, self.to = theta, Pieces(layout, len(theta), theta), layout.split(g)
         self.branch = Branch(theta.device)
 
-    def groups(self) -> list[slice]:
-        """All runs."""
-        return [slice(0, len(self.theta))]
-
     def open(self, runs: slice) -> None:
         """Be ready."""
         self.branch = Branch(self.theta.device)
@@ -63,6 +59,10 @@ class PointsTriton:
     def close(self, runs: slice) -> None:
         """Wait for what runs beside."""
         self.branch.join()
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """A parameter [R, ...]."""
@@ -141,11 +141,8 @@ class DrawnTriton:
         self.to = self.base.to
         self.theta = Pieces(fit.spread, len(self.mean) * draws, self.mean)
         self.given: tuple[Tensor, ...] = ()
+        self.groups = [slice(0, len(self.mean))]
         self.noise_stride = 0
-
-    def groups(self) -> list[slice]:
-        """All runs."""
-        return [slice(0, len(self.mean))]
 
     def open(self, runs: slice, noise: Tensor | Key) -> None:
         """Draw theta, with noise [R, S, D] or its key."""
@@ -159,6 +156,10 @@ class DrawnTriton:
         kernel.draw(
             theta.memory, self.mean, self.log, self.given, self.noise_stride, theta.lines, self.draws, self.fit.scale
         )
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """mu + sigma eps [R S, ...]; a point [R, ...]."""
@@ -222,16 +223,13 @@ class LocalTriton:
         self.to = self.base.to
         self.var = torch.empty_like(self.mean)
         self.pairs: dict[str, Tensor] = {}
+        self.groups = [slice(0, len(self.mean))]
         self.tape = self.mean
 
     @property
     def branch(self) -> Branch:
         """What runs beside the main line."""
         return self.base.branch
-
-    def groups(self) -> list[slice]:
-        """All runs."""
-        return [slice(0, len(self.mean))]
 
     def open(self, runs: slice, noise: Tensor) -> None:
         """Be ready for all runs, with noise [R, S, K]."""
@@ -258,6 +256,10 @@ class LocalTriton:
         first, size = self.base.spans[name]
         for copy, values in zip(pair, (self.mean, self.var), strict=True):
             copy.copy_(values[:, first : first + size].view_as(copy))
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """A point [R, ...]."""

@@ -58,13 +58,11 @@ class LayeredBound:
         """The next multiple of what is read at once."""
         return -(-size // self.unit) * self.unit
 
-    def walk(self, batch: Data, like: Tensor, group: int) -> Any:
-        """The walk for such batches; they are all of the same heads."""
-        if batch.size not in self.walks:
-            sizes = Sizes(group, self.draws, batch.size)
-            self.walks[batch.size] = self.engine.walk(
-                self.rule, self.fit.points.names, batch, sizes, like, rules=self.fit.rules
-            )
+    def walk(self, batch: Data, like: Tensor) -> Any:
+        """The walk for such batches, for the runs that the supplier takes at once."""
+        runs = self.supplier.groups[0]
+        sizes, points = Sizes(runs.stop - runs.start, self.draws, batch.size), self.fit.points.names
+        self.walks[batch.size] = self.engine.walk(self.rule, points, batch, sizes, like, rules=self.fit.rules)
         return self.walks[batch.size]
 
     def noise(self, batch: Data) -> int:
@@ -81,16 +79,16 @@ class LayeredBound:
         if self.supplier is None or self.supplier.mean is not parameters[0]:
             self.supplier = None  # frees its memory before the next one is made
             self.supplier = supplier_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
-        supplier, share = self.supplier, weight_of_each(batch.size, total) / self.draws
+        examples, supplier = batch.x.shape[1], self.supplier
+        share = weight_of_each(examples, total) / self.draws
         size = self.noise(batch) if self.latent else -1
-        tape, z = split_noise(noise, self.draws, size, batch.size, self.latent)
+        tape, z = split_noise(noise, self.draws, size, examples, self.latent)
+        walk = self.walks.get(examples) or self.walk(batch, parameters[0])
         values = []
-        for runs in supplier.groups():
+        for runs in supplier.groups:
             supplier.open(runs, tape)
-            group = runs.stop - runs.start
-            part = batch if group == batch.runs else runs_of(batch, runs)
-            walk = self.walk(batch, parameters[0], group)
-            values.append(walk(supplier, part, None if z is None else z[runs], share).view(group, -1).sum(1))
+            part = batch if len(supplier.groups) == 1 else runs_of(batch, runs)
+            values.append(walk(supplier, part, None if z is None else z[runs], share).view(walk.group, -1).sum(1))
             supplier.close(runs)
         value = torch.cat(values).mul_(share).sub_(supplier.to.kl)
         return value, supplier.to.like_parameters()

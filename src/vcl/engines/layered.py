@@ -117,7 +117,7 @@ class Layered:
         """One run after another: sum_n log p of each draw [R, S]."""
         walk = self.walk("given", points, batch, Sizes(1, draws, batch.size), theta, layers_torch)
         values = []
-        for runs in supplier.groups():
+        for runs in supplier.groups:
             supplier.open(runs)
             part = runs_of(batch, runs)
             values.append(walk(supplier, part, None if z is None else z[runs], share).sum(1))

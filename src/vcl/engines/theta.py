@@ -26,16 +26,16 @@ class AtTheta:
         self.at = layout.split(self.here)
         self.g = theta.new_empty(runs, -(-draws * size // LINE) * LINE)[:, : draws * size]
         self.to = [layout.split(run.view(draws, size)) for run in self.g]
-        self.number = 0
-
-    def groups(self) -> list[slice]:
-        """One run after another."""
-        return [slice(run, run + 1) for run in range(len(self.to))]
+        self.groups, self.number = [slice(run, run + 1) for run in range(runs)], 0
 
     def open(self, runs: slice) -> None:
         """Be ready for this run."""
         self.number = runs.start
         self.here.copy_(self.theta[runs.start])
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """A parameter [S, ...]."""
@@ -64,16 +64,17 @@ class Collecting:
     def __init__(self, layout: Layout, theta: Tensor, collector: Collector) -> None:
         self.theta, self.collector, self.number = theta, collector, 0
         self.here = theta.new_empty(1, theta.shape[1])
+        self.groups = [slice(run, run + 1) for run in range(len(theta))]
         self.at = layout.split(self.here)
-
-    def groups(self) -> list[slice]:
-        """One run after another."""
-        return [slice(run, run + 1) for run in range(len(self.theta))]
 
     def open(self, runs: slice) -> None:
         """Be ready for this run."""
         self.number = runs.start
         self.here.copy_(self.theta[runs])
+
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        return self.take(block.weight), None if block.bias is None else self.take(block.bias)
 
     def take(self, name: str) -> Tensor:
         """A parameter [1, ...]."""

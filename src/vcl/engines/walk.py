@@ -95,7 +95,7 @@ class ForkWalk:
 
     def __init__(self, structure: Fork, heads: tuple[str, ...], bindings: Bindings) -> None:
         walk, likelihood = _Walk(bindings), structure.likelihood
-        self.heads = heads
+        self.heads, self.group = heads, bindings.sizes.group
         self.readouts: list[Any]
         name = SCORED.get(type(likelihood), "")
         self.labels = name == "softmax"
@@ -120,7 +120,7 @@ class ForkWalk:
     def __call__(self, weights: Any, batch: Data, z: Tensor | None, share: float) -> Tensor:
         """sum_n log p of each draw, in parts [G S, parts]; gradients of ``share`` times it go to ``weights``."""
         h = _up(self.layers, self.inputs(batch.x), weights)
-        y = as_labels(batch.y, 2) if self.labels else batch.y
+        y = as_labels(batch.y, 2) if self.labels and batch.y.dtype != torch.int64 else batch.y
         values: list[Tensor] = []
         g: Tensor | None = None
         for head, readout in zip(self.heads, self.readouts, strict=True):
@@ -185,6 +185,7 @@ class LatentWalk:
         out = bindings.shapes[last.weight][0]
         self.score = score_of(SCORED.get(type(pixels), ""), pixels, out, bindings)
         self.inputs, self.sizes = bindings.leaves.Inputs(self.encoder[0], bindings.like), bindings.sizes
+        self.group = bindings.sizes.group
 
     def __call__(self, weights: Any, batch: Data, z: Tensor | None, share: float) -> Tensor:
         """sum_n of each draw's bound, in parts [G S, parts], with ``z`` [G, S, B, latent]; as above."""

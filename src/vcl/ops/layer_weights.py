@@ -37,6 +37,10 @@ class LayerWeights(Protocol):
         """A parameter [N, ...]; valid until the next group is opened."""
         ...
 
+    def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """A layer's weight, and its bias if it has one."""
+        ...
+
     def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
         """Take note of a layer's gradient: g^T h for its weight, and the sum of g over rows for its bias.
 

@@ -43,13 +43,13 @@ class Given:
 
     def up(self, h: Tensor, weights: LayerWeights) -> Tensor:
         """h W^T + b, or the positive part of it."""
-        of, W = self.of, weights.take(self.of.block.weight)
+        of, (W, b) = self.of, weights.layer(self.of.block)
         self.W, self.h = W, h.reshape(1, -1, of.width) if of.shared_weight else h
         seen = self.h.expand(self.spreads, -1, -1) if self.spreads else self.h
-        if of.block.bias is None:
+        if b is None:
             torch.bmm(seen, W.mT, out=self.rows)
         else:
-            torch.baddbmm(weights.take(of.block.bias).unsqueeze(1), seen, W.mT, out=self.rows)
+            torch.baddbmm(b.unsqueeze(1), seen, W.mT, out=self.rows)
         return self.a.relu_() if of.relu else self.a
 
     def down(self, g: Tensor, weights: LayerWeights) -> Tensor | None:

@@ -43,23 +43,27 @@ class Elbo:
         self.model, self.layout, self.draws, self.estimator = model, previous.layout, draws, estimator
         self.like = previous.mean
         self.fit = previous.bind(roles(model, previous.layout), climbs)
-        self.bounds: dict[tuple[str, ...], Bound] = {}
+        self.bounds: dict[object, Bound] = {}
+        self.noises: dict[object, int] = {}
 
     def bound(self, batch: Data) -> Bound:
         """How L(q) is computed on batches like this."""
-        return self.bound_for(batch.heads)
+        if batch.sources not in self.bounds:
+            self.bounds[batch.sources] = self.bound_for(batch.heads)
+        return self.bounds[batch.sources]
 
     def bound_for(self, heads: tuple[str, ...]) -> Bound:
         """How L(q) is computed on batches of these heads."""
-        if heads not in self.bounds:
-            engine = choose(self.model, self.layout, heads, self.like)
-            self.bounds[heads] = choose_bound(engine, self.fit, self.estimator, self.draws, self.model.latent)
-        return self.bounds[heads]
+        engine = choose(self.model, self.layout, heads, self.like)
+        return choose_bound(engine, self.fit, self.estimator, self.draws, self.model.latent)
 
     def noise(self, batch: Data) -> int:
         """S draws of the parameters' noise, and of every example's latent variables."""
-        bound = self.bound(batch)
-        return self.draws * bound.aligned(bound.noise(batch) + batch.size * self.model.latent)
+        kind = (batch.sources, batch.x.shape)
+        if kind not in self.noises:
+            bound = self.bound(batch)
+            self.noises[kind] = self.draws * bound.aligned(bound.noise(batch) + batch.size * self.model.latent)
+        return self.noises[kind]
 
     def seeded(self, batch: Data) -> bool:
         """Whether weights are drawn by kernels that make their own noise."""
