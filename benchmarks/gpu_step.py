@@ -20,7 +20,7 @@ from vcl.data import Data, dataset, unlabelled
 from vcl.engines.usage import Estimator
 from vcl.fitting.loop import Ascent, ascend
 from vcl.fitting.step import Objective, make_step
-from vcl.lab.arithmetic import HOWS, matrix_products
+from vcl.lab.arithmetic import MATMUL_PRECISIONS, matrix_products
 from vcl.models import Network, mlp, mlp_vae
 from vcl.models.likelihoods import Categorical
 from vcl.ops.rng import Rng
@@ -99,7 +99,7 @@ def kernels_of(job: Job, steps: int = 50) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--matmul", choices=HOWS, default="float32")
+    parser.add_argument("--matmul", choices=MATMUL_PRECISIONS, default="float32")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, {given.matmul}")

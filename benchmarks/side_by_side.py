@@ -16,7 +16,7 @@ import torch
 from gpu_step import Job, perceptron, vae
 
 from vcl.fitting.loop import Report
-from vcl.lab.arithmetic import HOWS, matrix_products
+from vcl.lab.arithmetic import MATMUL_PRECISIONS, matrix_products
 from vcl.lab.side_by_side import side_by_side
 
 EPOCHS, REPEATS = 5, 3
@@ -35,7 +35,7 @@ def seconds(jobs: Sequence[Job], at_once: int, device: str = "cuda") -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--matmul", choices=HOWS, default="float32")
+    parser.add_argument("--matmul", choices=MATMUL_PRECISIONS, default="float32")
     given = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, {given.matmul}")
     cases = {

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from made import blob_tasks, blobs, small_network, small_vae
 from vcl.coresets import Nothing, RandomK
 from vcl.data import dataset, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
+from vcl.learner.checkpoint import from_bytes, to_bytes
 from vcl.learner.generative import GenerativeLearner, generative_vcl
+from vcl.models import Network
+from vcl.models.likelihoods import Categorical
 from vcl.ops import devices
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict, predict_draws
-from vcl.projections import MaximumLikelihood, VariationalKL
+from vcl.projections import ElasticWeightConsolidation, MaximumLikelihood, VariationalKL
 from vcl.recursion import Method, State, Task, initial, learn
 
 FIT = VariationalKL(Ascent(3, 16, 0.01), draws=2)
@@ -143,3 +149,57 @@ def test_inputs_with_a_history_are_taken_as_values() -> None:
 def test_inputs_without_values_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(VclError, match=r"task 't': x has shape .*, so an example has no values; give at least one"):
         dataset(torch.zeros(shape), torch.zeros(4), "t")
+
+
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(6, 8), nn.LayerNorm(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.layer(nn.functional.leaky_relu(x.flatten(1), 0.5, inplace=True)))
+
+
+CHAIN = nn.Sequential(nn.Flatten(), nn.LeakyReLU(0.5, inplace=True), nn.Linear(6, 8))
+
+
+@pytest.mark.parametrize("trunk", [InPlace(), CHAIN], ids=["any module", "chain"])
+def test_a_module_that_works_in_place_leaves_the_data_as_it_is(trunk: nn.Module) -> None:
+    model, x = Network(trunk, 8, Categorical()), torch.randn(12, 6)
+    kept, method = x.clone(), Method(VariationalKL(Ascent(2, None), 2))
+    task = Task("t", dataset(x, torch.arange(12) % 2, head="h"), heads={"h": 2})
+    (state,) = learn(initial(model, method, 1), [task], model, method, Rng(0))
+    predict(state, model, x[None], "h", Rng(0))
+    assert torch.equal(x, kept)
+
+
+def test_a_trunk_without_parameters_is_learned() -> None:
+    model, method = Network(nn.Identity(), 6, Categorical()), Method(VariationalKL(Ascent(2, None), 2))
+    task = Task("t", dataset(torch.randn(12, 6), torch.arange(12) % 2, head="h"), heads={"h": 2})
+    (state,) = learn(initial(model, method, 1), [task], model, method, Rng(0))
+    assert predict(state, model, torch.randn(1, 3, 6), "h", Rng(0)).shape == (1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Method(VariationalKL, RandomK(3)), "project is <class .*give an instance"),  # type: ignore[arg-type]
+        (lambda: Method(VariationalKL(), RandomK), "choose is <class .*give an instance"),  # type: ignore[arg-type]
+        (lambda: from_bytes("state.vcl"), "a str was given; give the bytes"),  # type: ignore[arg-type]
+        (lambda: to_bytes(small_network().prior({})), "a MeanField was given; give a State"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_of_the_wrong_kind_gets_a_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(VclError, match=sentence):
+        make()
+
+
+def test_a_state_of_another_family_a_single_task_and_other_inputs_get_a_sentence(state: State[object]) -> None:
+    model, rng = small_network(), Rng((0, 1))
+    task = Task("t", blobs(20, 3, "t", "h0", 2))
+    with pytest.raises(VclError, match="holds a belief of the kind MeanField, but ElasticWeightConsolidation carries"):
+        next(learn(state, [task], model, Method(ElasticWeightConsolidation()), rng))
+    with pytest.raises(VclError, match=r"tasks is the single task 't'; give a list"):
+        next(learn(state, task, model, Method(VariationalKL()), rng))  # type: ignore[arg-type]
+    with pytest.raises(VclError, match="the network does not take inputs of shape"):
+        predict(state, model, task.train.x[..., :-1], "h0", rng)

@@ -12,7 +12,7 @@ from warnings import warn
 import torch
 
 from vcl.beliefs.belief import Belief
-from vcl.coresets import CoresetRule
+from vcl.coresets import CoresetRule, Nothing
 from vcl.data import Data, in_precision, labelled
 from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Report, silent
@@ -114,12 +114,16 @@ class Method(Generic[Q]):
     def __init__(
         self,
         project: Projection[Q],
-        choose: CoresetRule,
+        choose: CoresetRule | None = None,
         refit: Projection[Q] | None = None,
         predictive: Predictive = "joint",
     ) -> None:
-        """``refit`` is ``project`` itself, if left out."""
-        made = {"project": project, "choose": choose, "refit": refit or project, "predictive": predictive}
+        """``choose`` is :class:`vcl.coresets.Nothing`, no coreset, if left out, and ``refit`` is ``project`` itself."""
+        rule: CoresetRule = Nothing() if choose is None else choose
+        for what, given in (("project", project), ("choose", rule), ("refit", refit or project)):
+            if isinstance(given, type) or not callable(given):
+                raise VclError(f"{what} is {given!r}; give an instance, such as VariationalKL() or RandomK(200).")
+        made = {"project": project, "choose": rule, "refit": refit or project, "predictive": predictive}
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
@@ -146,10 +150,13 @@ def learn(
     """Algorithm 1: one state per task, each from the one before and the task's own data alone.
 
     Floating-point data is taken in the belief's own precision. A run that leaves the finite numbers is set aside: the
-    task is learned again without it, which changes no bit of the others, and ``state.set_aside`` tells of it (so does a
+    task is learned again without it, which changes the others by rounding at most (chains of layers on a CPU: by no
+    bit), and ``state.set_aside`` tells of it (so does a
     warning, where there is no ``report``). If none is left, the error is raised. Tasks, method and seeds may go on
     being those of all runs that the stream began with.
     """
+    if isinstance(tasks, Task):
+        raise VclError(f"tasks is the single task {tasks.name!r}; give a list of tasks, such as [task].")
     check_model(model, state.propagated.layout, state.heads, state.fingerprint, state.propagated.mean)
     for task in tasks:
         task = task._replace(train=in_precision(labelled(task.train), state.propagated.mean.dtype))
@@ -174,6 +181,7 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     _check(state, task, method, rng)
     model.check(task.train, heads)
     prior = model.prior(heads)
+    _check_family(state.propagated, method.project.initial(prior), method)
     purpose = rng.at("task", t)
     q = state.propagated.grow(prior)  # unseen heads stand at the prior
     # C_t <- update the coreset using C_{t-1} and D_t
@@ -232,6 +240,16 @@ def _of_those_left(state: State[Q], method: Method[Q], rng: Rng) -> tuple[Method
         return method, rng
     alive, runs_begun = state.alive, state.runs_begun
     return method.select(alive, runs_begun), rng.select(alive) if len(rng.seeds) == runs_begun else rng
+
+
+def _check_family(held: object, carried: object, method: Method[Q]) -> None:
+    """Raise one clear sentence if the state holds another kind of belief than the projection carries."""
+    if type(held) is not type(carried):
+        raise VclError(
+            f"the state holds a belief of the kind {type(held).__name__}, but {type(method.project).__name__} carries "
+            f"{type(carried).__name__}; go on with the projection that the state was learned with, or begin anew with "
+            "initial(model, method, runs)."
+        )
 
 
 def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:

@@ -94,6 +94,10 @@ class Supplier:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
+    @classmethod
+    def noise_of(cls, fit: KroneckerFit, examples: int, layers: list[tuple[int, ...]]) -> int:
+        return cls.KIND.noise_of(fit, examples, layers)  # type: ignore[attr-defined, no-any-return]
+
 
 class DrawnSupplier(Supplier):
     KIND, RULE = DrawnTorch, "given"

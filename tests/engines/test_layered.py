@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from made import small_network
 from vcl.beliefs import mean_field_torch
+from vcl.beliefs.belief import Roles
+from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
-from vcl.beliefs.mean_field_fit import CLIMBS, Climbs
+from vcl.beliefs.mean_field_fit import CLIMBS, Climbs, MeanFieldFit
 from vcl.data import Data, concat, dataset, unlabelled
 from vcl.engines.bound import LayeredBound
 from vcl.engines.choose import choose
@@ -368,3 +370,53 @@ def test_points_and_particles_have_torchs_gradients(model: Network) -> None:
 def test_an_unknown_estimator_is_refused() -> None:
     with pytest.raises(VclError, match="unknown estimator 'wieghts': did you mean 'weights'"):
         problem(network([7]), "wieghts", 2, examples(5, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_another_tensor_of_variances_beside_the_same_means_is_seen(estimator: Estimator) -> None:
+    data = examples(5, 2)
+    elbo, (mean, log), noise = problem(network([7]), estimator, 2, data)
+    elbo.gradient((mean, log), data, TOTAL, noise)
+    assert_same(*both_ways(elbo, (mean, log + 0.5), data, noise))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_numbers_of_several_heads_in_one_batch_have_torchs_gradients(estimator: Estimator) -> None:
+    g = torch.Generator().manual_seed(3)
+    parts = [
+        dataset(torch.randn(4, 6, generator=g).double(), torch.randn(4, 2, generator=g).double(), head, head, 2)
+        for head in ("a", "b")
+    ]
+    data, model = concat(*parts), Network(mlp(6, [7]), 7, Normal(0.7))
+    prior = model.prior({"a": 2, "b": 2}).to(torch.float64)
+    previous, q = (
+        MeanField(prior.layout, *torch.randn(2, 2, prior.layout.size, generator=g, dtype=torch.float64))
+        for _ in range(2)
+    )
+    elbo = Elbo(model, previous, 3, estimator)
+    noise = torch.randn(2, elbo.noise(data), generator=g, dtype=torch.float64)
+    assert_same(*both_ways(elbo, elbo.parameters(q), data, noise))
+
+
+def test_a_head_that_a_batch_does_not_have_has_gradient_0() -> None:
+    model, data = network([7]), examples(5, 2)
+    layout = model.prior({"h": CLASSES, "other": 2}).layout
+    theta = torch.randn(2, 3, layout.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    engine = choose(model, layout, ("h", "other"), theta)
+    assert isinstance(engine, Layered)
+    ours, torchs = (each.gradient(theta, data, 1.0)[1] for each in (engine, General(model, layout)))
+    assert torch.allclose(ours, torchs, rtol=1e-10, atol=1e-12)
+
+
+def test_the_kl_where_what_is_held_does_not_stand_first() -> None:
+    layout, g = Layout(("free", "held"), ((3,), (4,))), torch.Generator().manual_seed(0)
+    parts = (layout.where(lambda name: name == "held"), layout, layout.where(lambda name: False))
+    previous, q = (MeanField(layout, *torch.randn(2, 2, 7, generator=g, dtype=torch.float64)) for _ in range(2))
+    fit = MeanFieldFit(previous, Roles(*parts))
+    taken = torch.zeros(2, 2, 7, dtype=torch.float64)
+    value = fit.subtract_kl(q.mean, q.log_var, *taken, None, slice(0, 2))
+    leaves = tuple(part.clone().requires_grad_() for part in (q.mean, q.log_var))
+    exact = fit.kl(leaves)
+    assert torch.allclose(value, exact.detach())
+    for mine, other in zip(taken, torch.autograd.grad(exact.sum(), leaves), strict=True):
+        assert torch.allclose(mine, -other)

@@ -10,10 +10,12 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from vcl.beliefs.layout import Layout, Params
-from vcl.engines.general import _over_draws
+from vcl.data import dataset
+from vcl.engines.general import General, _over_draws
 from vcl.engines.usage import ESTIMATORS, Usage, _among, evaluate, find_usage
 from vcl.errors import VclError
-from vcl.models import mlp
+from vcl.models import Network, mlp
+from vcl.models.likelihoods import Categorical
 
 EXAMPLES = 5
 
@@ -350,3 +352,24 @@ def test_a_weight_within_a_list_or_a_dictionary_is_noticed_too() -> None:
 def test_unknown_estimators_are_refused_with_a_suggestion() -> None:
     with pytest.raises(VclError, match="did you mean 'local'"):
         draws(seeded(nn.Linear(4, 3)), X, "locl", 1)
+
+
+class Table(nn.Module):
+    """A layer over a table of its own that all examples share."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+        self.register_buffer("table", torch.ones(rows, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :4] @ torch.relu(self.layer(self.table)).mean(0).unsqueeze(1)
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_rows_that_are_as_many_as_examples_by_chance_are_not_local(size: int) -> None:
+    model = Network(Table(5), 1, Categorical())
+    data = dataset(torch.randn(size, 6), torch.zeros(size, dtype=torch.int64), head="h")
+    layout = model.prior({"h": 2}).layout
+    usage = General(model, layout).find_usage(data, torch.zeros(layout.size), "local", ())
+    assert usage.local == ("heads.h.weight", "heads.h.bias")

@@ -92,6 +92,9 @@ def _joined(what: str, a: Gaussian, b: Gaussian, sign: int) -> Gaussian:
     """a b^sign."""
     _known(what, a, b)
     _same_place(what, a, b)
+    if isinstance(a, MeanField) and a.mean.dtype != torch.float64:  # a precision may be beyond what float32 holds
+        wide = type(b)(b.layout, *(part.double() for part in b[1:]))
+        return _joined(what, a.to(torch.float64), wide, sign).to(a.mean.dtype)  # type: ignore[union-attr]
     if isinstance(a, MeanField | FullGaussian):
         belief = True
     else:

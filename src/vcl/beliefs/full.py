@@ -14,7 +14,7 @@ from vcl.beliefs.factors import FullFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.stored import MATRIX, VECTOR, checked
-from vcl.errors import VclError, unknown
+from vcl.errors import NonFiniteError, VclError, unknown
 
 CLIMBS = ("log_var", "log_sd")
 
@@ -128,10 +128,11 @@ class FullGaussian(NamedTuple):
 
 @final
 class FullFit:
-    """Climbs mean [R, D] and C [R, D, D], where L = strict lower triangle of C + exp(its diagonal), covariance = L L^T.
+    """Climbs mean [R, D] and C [R, D, D], where covariance = L L^T and L = diag(s) (I + strict lower triangle of C).
 
-    With ``climbs="log_var"`` the diagonal of C is 2 log L_dd, with ``"log_sd"`` it is log L_dd: L_dd^2 is the variance
-    of theta_d given those before it. What stands above the diagonal is 0 and has no gradient.
+    log s is the diagonal of C with ``climbs="log_sd"``, and half of it with ``"log_var"``: s_d^2 is the variance of
+    theta_d given those before it. Rows are scaled by s, so that an optimiser's steps, which are all of one length, are
+    steps in units of deviations. What stands above the diagonal is 0 and has no gradient.
     """
 
     def __init__(self, previous: FullGaussian, roles: Roles, climbs: str) -> None:
@@ -155,13 +156,23 @@ class FullFit:
     def parameters(self, q: FullGaussian) -> tuple[Tensor, ...]:
         """Mean and C at q."""
         root = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(q.precision)))
-        diagonal = root.diagonal(dim1=-2, dim2=-1).log() / self.scale
-        return q.mean, root.tril(-1) + torch.diag_embed(diagonal)
+        s = root.diagonal(dim1=-2, dim2=-1)
+        return q.mean, (root / s.unsqueeze(-1)).tril(-1) + torch.diag_embed(s.log() / self.scale)
 
     def belief(self, parameters: tuple[Tensor, ...]) -> FullGaussian:
-        """The inverse."""
+        """The inverse; runs whose precision has no Cholesky factor any more are refused."""
         mean, _ = parameters
-        return FullGaussian(self.previous.layout, mean, torch.cholesky_inverse(self._lower(parameters)))
+        lower = self._lower(parameters).double()
+        inverse = torch.linalg.solve_triangular(lower, torch.eye(self.noise).to(lower), upper=False)
+        precision = (inverse.mT @ inverse).to(mean.dtype)
+        bad = torch.linalg.cholesky_ex(precision).info.ne(0) | ~precision.isfinite().all(-1).all(-1)
+        if bool(bad.any()):
+            runs, reason = bad.nonzero()[:, 0].tolist(), (
+                "the precision of the full Gaussian is not positive definite any more: lower the learning rate, take "
+                "more draws, or use float64 or the family 'mean-field'."
+            )  # fmt: skip
+            raise NonFiniteError(reason, runs, reason)
+        return FullGaussian(self.previous.layout, mean, precision)
 
     def draw(self, parameters: tuple[Tensor, ...], noise: Tensor) -> Tensor:
         """theta = mean + L noise: [R, S, D] from noise [R, S, D], differentiable in the parameters."""
@@ -185,7 +196,7 @@ class FullFit:
         """L."""
         _, lower = parameters
         diagonal = (self.scale * lower.diagonal(dim1=-2, dim2=-1)).exp()
-        return lower.tril(-1) + torch.diag_embed(diagonal)
+        return diagonal.unsqueeze(-1) * lower.tril(-1) + torch.diag_embed(diagonal)
 
 
 def _precision(prior: MeanField) -> Tensor:

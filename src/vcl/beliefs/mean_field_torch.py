@@ -89,6 +89,11 @@ class DrawnTorch:
     SEEDED = False
     """Noise comes as a tape."""
 
+    @staticmethod
+    def noise_of(fit: MeanFieldFit, examples: int, layers: list[tuple[int, ...]]) -> int:
+        """Standard normals of a draw: one for every parameter that is drawn."""
+        return fit.noise
+
     def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, group: int = 1) -> None:
         self.fit, self.draws, self.group = fit, draws, group
         self.mean, self.log, *rest = parameters
@@ -210,6 +215,11 @@ class LocalTorch:
 
     SEEDED = False
     """Noise comes as a tape."""
+
+    @staticmethod
+    def noise_of(fit: MeanFieldFit, examples: int, layers: list[tuple[int, ...]]) -> int:
+        """Standard normals of a draw: one for every unit of the layers (out, in) and example."""
+        return examples * sum(shape[0] for shape in layers)
 
     def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters) -> None:
         self.fit, self.draws = fit, draws

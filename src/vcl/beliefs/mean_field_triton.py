@@ -135,6 +135,11 @@ class DrawnTriton:
     SEEDED = True
     """Noise follows from a key, and is made again where it is used: that of all draws is as large as all of them."""
 
+    @staticmethod
+    def noise_of(fit: MeanFieldFit, examples: int, layers: list[tuple[int, ...]]) -> int:
+        """Standard normals of a draw: one for every parameter that is drawn."""
+        return fit.noise
+
     def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, group: int = 0) -> None:
         self.base = _Climbed(fit, draws, parameters, kernel.GATHER)
         self.fit, self.draws, self.mean, self.log = fit, draws, self.base.mean, self.base.log
@@ -216,6 +221,11 @@ class LocalTriton:
 
     SEEDED = False
     """Noise comes as a tape."""
+
+    @staticmethod
+    def noise_of(fit: MeanFieldFit, examples: int, layers: list[tuple[int, ...]]) -> int:
+        """Standard normals of a draw: one for every unit of the layers (out, in) and example."""
+        return examples * sum(shape[0] for shape in layers)
 
     def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, group: int = 0) -> None:
         self.base = _Climbed(fit, draws, parameters, kernel.ADD)

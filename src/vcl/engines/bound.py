@@ -50,6 +50,7 @@ class LayeredBound:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
         self.name = engine.name
         self.supplier: Any = None
+        self.bound_to: Parameters = ()
         self.walks: dict[int, Any] = {}
         kind = supplier_for(fit, estimator, engine.name)
         self.rule, self.seeded, self.unit = kind.RULE, kind.SEEDED, UNITS[engine.name]
@@ -66,17 +67,18 @@ class LayeredBound:
         return self.walks[batch.size]
 
     def noise(self, batch: Data) -> int:
-        """One for every parameter that is drawn, or one for every unit and example."""
-        if not self.engine.is_noisy(self.rule):
-            return self.fit.noise
+        """What the supplier says: one for every parameter that is drawn, or one for every unit and example."""
         known, shapes = set(self.fit.points.names), self.engine.shapes
-        weights = [name for name in self.engine.structure.names if len(shapes[name]) == 2]
-        return batch.size * sum(shapes[name][0] for name in weights if name not in known)
+        names = [name for name in self.engine.structure.names if len(shapes[name]) == 2 and name not in known]
+        kind = supplier_for(self.fit, self.estimator, self.engine.name)
+        size: int = kind.noise_of(self.fit, batch.size, [shapes[name] for name in names])
+        return size
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
         """For each group of runs: draw weights, walk through the layers, subtract the KL."""
-        if self.supplier is None or self.supplier.mean is not parameters[0]:
+        if self.supplier is None or not _same(self.bound_to, parameters):
+            self.bound_to = parameters
             self.supplier = None  # frees its memory before the next one is made
             self.supplier = supplier_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
         examples, supplier = batch.x.shape[1], self.supplier
@@ -105,8 +107,11 @@ class GeneralBound:
         self.name = engine.name + why
         self.usages: dict[object, Usage] = {}
         self.supplier: Any = None
+        self.bound_to: Parameters = ()
         self.moments: Any = None
-        self.seeded = estimator == "weights" and supplier_for(fit, "weights", engine.name).SEEDED
+        # Where nothing can be drawn by units, weights are.
+        self.drawn = supplier_for(fit, "weights" if estimator == "local" else estimator, engine.name)
+        self.seeded = estimator != "local" and self.drawn.SEEDED
         self.unit = UNITS[engine.name]
 
     def aligned(self, size: int) -> int:
@@ -155,9 +160,10 @@ class GeneralBound:
             assert isinstance(noise, Tensor)
             return self._by_moments(parameters, batch, total, noise)
         runs = len(parameters[0])
-        if self.supplier is None or self.supplier.mean is not parameters[0]:
+        if self.supplier is None or not _same(self.bound_to, parameters):
+            self.bound_to = parameters
             self.supplier = None
-            self.supplier = supplier_for(self.fit, "weights", self.engine.name)(self.fit, self.draws, parameters, runs)
+            self.supplier = self.drawn(self.fit, self.draws, parameters, runs)
         supplier, share = self.supplier, weight_of_each(batch.size, total) / self.draws
         tape, z = split_noise(noise, self.draws, usage.noise, batch.size, self.latent)
         supplier.open(slice(0, runs), tape)
@@ -173,7 +179,8 @@ class GeneralBound:
         return value.detach().mul_(share).sub_(supplier.to.kl), supplier.to.like_parameters()
 
     def _by_moments(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Gradient:
-        if self.moments is None or self.moments.mean is not parameters[0]:
+        if self.moments is None or not _same(self.bound_to, parameters):
+            self.bound_to = parameters
             self.moments = supplier_for(self.fit, "local", self.engine.name)(self.fit, parameters)
         mean, log, *rest = parameters
         var = self.fit.log_var(log).exp()
@@ -237,6 +244,11 @@ def split_noise(
         return tape, None
     beside = tape[..., size : size + examples * latent]
     return tape[..., :size], beside.view(*tape.shape[:2], examples, latent)
+
+
+def _same(one: Parameters, other: Parameters) -> bool:
+    """Whether they are the very same tensors, whose values may have changed."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _by_run(values: Tensor, runs: int) -> Tensor:

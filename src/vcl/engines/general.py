@@ -101,9 +101,17 @@ class General:
         """How each parameter is used in batches like this one; found by one recorded pass at ``mean`` [D]."""
         one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
         latent = self.model.latent
-        zero = mean.new_zeros(batch.size, latent) if latent else None
-        params = self.layout.split(mean)
-        return find_usage(lambda params: self.model.log_lik(params, one, zero), params, batch.size, estimator, points)
+        params, size = self.layout.split(mean), batch.size
+        x, y, source = (torch.cat([part, part[:1]]) for part in (one.x, one.y, one.source))
+        more = Data(x, y, source, batch.sources)
+
+        def log_lik(params: Params, data: Data) -> Tensor:
+            zero = mean.new_zeros(data.x.shape[0], latent) if latent else None
+            return self.model.log_lik(params, data, zero)  # type: ignore[no-any-return]
+
+        return find_usage(
+            lambda params: log_lik(params, one), params, size, estimator, points, lambda params: log_lik(params, more)
+        )
 
     def local(
         self, usage: Usage, mean: Params, var: Params, noise: Tensor, points: Params, batch: Data, z: Tensor | None

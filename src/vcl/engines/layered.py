@@ -63,11 +63,6 @@ class Layered:
                 self.walks[kind] = LatentWalk(structure, batch.heads, bindings)
         return self.walks[kind]
 
-    def is_noisy(self, rule: str) -> bool:
-        """Whether layers of this rule take noise for their units."""
-        noisy: bool = LEAVES[self.name].RULES[rule].NOISY
-        return noisy
-
     @torch.no_grad()
     def gradient(self, theta: Tensor, batch: Data, share: float, z: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """sum_n log p at theta [R, S, D]: [R, S], and ``share`` times its gradient [R, S, D]."""

@@ -40,7 +40,7 @@ def predictor(
     """The sum over ``draws`` draws of q. A belief that is not mean-field always draws its weights."""
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    if estimator == "weights" or not isinstance(q, MeanField):
+    if estimator != "local" or not isinstance(q, MeanField):
         each = drawn_predictions(engine, q, head, draws, generators)
         return lambda x: each(x).sum(1)
     if isinstance(engine, Layered) and isinstance(engine.structure, Fork):
@@ -62,7 +62,11 @@ def _local(engine: General, q: MeanField, roles: Roles, head: str, draws: int, g
     points, params = fixed.layout.split(fixed.mean), q.layout.split(q.mean[0])
 
     def add(x: Tensor) -> Tensor:
-        usage = find_usage(lambda p: engine.model.predict(p, x[0], head), params, x.shape[1], "local", points)
+        more = torch.cat([x[0], x[0, :1]])
+        usage = find_usage(
+            lambda p: engine.model.predict(p, x[0], head), params, x.shape[1], "local", points,
+            lambda p: engine.model.predict(p, more, head),
+        )  # fmt: skip
         noise = draw_noise(draws * usage.noise, generators, q.mean).view(len(generators), draws, -1)
         return engine.local_predictions(usage, means, variances, noise, points, x, head).sum(1)
 

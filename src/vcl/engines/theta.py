@@ -24,7 +24,7 @@ class AtTheta:
         self.theta = theta
         self.here = theta.new_empty(draws, size)
         self.at = layout.split(self.here)
-        self.g = theta.new_empty(runs, -(-draws * size // LINE) * LINE)[:, : draws * size]
+        self.g = theta.new_zeros(runs, -(-draws * size // LINE) * LINE)[:, : draws * size]
         self.to = [layout.split(run.view(draws, size)) for run in self.g]
         self.groups, self.number = [slice(run, run + 1) for run in range(runs)], 0
 

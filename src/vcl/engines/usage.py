@@ -47,10 +47,12 @@ def find_usage(
     examples: int,
     estimator: Estimator,
     points: Collection[str] = (),
+    with_more: Function | None = None,
 ) -> Usage:
     """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
 
-    ``points`` are parameters without variance, which are never drawn.
+    ``points`` are parameters without variance, which are never drawn. ``with_more`` is the same function of one example
+    more: a layer whose rows are examples then has one row more, and one that has as many rows by chance has not.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
@@ -64,7 +66,13 @@ def find_usage(
             f"the model never uses its parameter {unused[0]!r}, so no data can inform it; remove it from the module."
         )
     random = [name for name in params if name not in points]
-    local = [name for name in random if estimator == "local" and recorder.uses[name] == ["linear"]]
+    by_example = {name for name in random if estimator == "local" and recorder.uses[name] == ["linear"]}
+    if by_example and with_more is not None:
+        again = _Recorder(params, examples + 1)
+        with torch.no_grad(), again:
+            with_more(params)
+        by_example &= {name for name in random if again.uses[name] == ["linear"]}
+    local = [name for name in random if name in by_example]
     drawn = [name for name in random if name not in local]
     units = [size for weight, size in recorder.outputs if weight in local]
     # A bias may be local only where its weight is: otherwise its layer is an ordinary linear layer.
@@ -76,6 +84,8 @@ def find_usage(
 
 def check_many(function: Function, params: Params) -> None:
     """Raise one clear sentence unless ``function`` can be called for many draws, all of whose noise is on the tape."""
+    if not params:  # nothing is drawn
+        return
     try:
         with torch.no_grad():
             torch.vmap(function, randomness="error")({name: value.unsqueeze(0) for name, value in params.items()})

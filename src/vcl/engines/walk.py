@@ -105,7 +105,7 @@ class ForkWalk:
             self.layers = walk.layers((*structure.trunk, *blocks), True, False)
             fused = (
                 bindings.leaves.readout(self.layers, name, bindings.sizes)
-                if _tail_in_order(structure, bindings)
+                if _tail_in_order(structure, blocks[0], bindings)
                 else None
             )
             self.layers = self.layers if fused is None else self.layers[:-1]
@@ -161,12 +161,11 @@ class Head:
         return value, self.layer.down(g, weights)
 
 
-def _tail_in_order(structure: Fork, bindings: Bindings) -> bool:
+def _tail_in_order(structure: Fork, head: Block, bindings: Bindings) -> bool:
     """Whether the last hidden layer's bias, the head's weight and its bias stand next to each other in theta."""
     blocks = [step for step in structure.trunk if isinstance(step, Block)]
     if not blocks:
         return False
-    (head,) = structure.heads.values()
     names = list(bindings.shapes)
     at = names.index(head.weight)
     return names[max(0, at - 1) : at + 2] == [blocks[-1].bias, head.weight, head.bias]

@@ -36,6 +36,8 @@ class UnregisteredError(ValueError):
 
 def to_bytes(state: State[Any]) -> bytes:
     """The whole state."""
+    if not isinstance(state, State):
+        raise VclError(f"a {type(state).__name__} was given; give a State, such as the last one that learn gave.")
     return save(packed(state))
 
 
@@ -73,8 +75,12 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
 
 def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
     """The state that :func:`to_bytes` wrote, on ``device``; one clear sentence if it is not as that wrote it."""
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise VclError(
+            f"a {type(content).__name__} was given; give the bytes of a saved state, such as Path(name).read_bytes()."
+        )
     try:
-        return unpacked(content, device)
+        return unpacked(bytes(content), device)
     except UnregisteredError as error:
         raise VclError(f"this state cannot be loaded: {error}.") from error
     except ValueError as error:

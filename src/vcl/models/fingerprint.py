@@ -116,18 +116,27 @@ def _answers(model: Model, asked: Fingerprint, like: Tensor) -> tuple[float, ...
     layout, source = model.prior({asked.head: asked.units}).layout, (Source(asked.head, asked.head),)
     shape = (EXAMPLES, *asked.shape)
     none = torch.zeros(EXAMPLES, dtype=torch.int64, device=like.device)
-    try:
-        params = {name: made(_fixed(shape, name)) for name, shape in zip(*layout, strict=True)}
-        # 0 is a token of every vocabulary; other inputs lie between 0 and 1, as pixels do.
-        x = none.new_zeros(shape) if asked.whole else made(0.5 + 0.5 * _pattern(shape, "x"))
-        if model.latent:
-            noise = made(_pattern((EXAMPLES, model.latent), "noise"))
-            found = model.log_lik(params, Data(x, none, none, source), noise)
-        else:
-            found = model.predict(params, x, asked.head)
-    except (RuntimeError, TypeError, ValueError, IndexError, VclError):
-        return ()
-    return tuple(found.flatten()[:MOST].double().tolist())
+    # Numbers of both signs, or where the model has no finite answer to these from 0 to 1, as pixels are; tokens 0 and
+    # 1, or 0 alone, which every vocabulary has.
+    wave, tokens = _pattern(shape, "x"), torch.arange(prod(shape), device=like.device).view(shape) % 2
+    inputs = [tokens, tokens * 0] if asked.whole else [made(2 * wave), made(0.5 + 0.5 * wave)]
+    if model.latent:
+        inputs = inputs[1:]  # pixels of a generator are from 0 to 1
+    answers: tuple[float, ...] = ()
+    for x in inputs:
+        try:
+            params = {name: made(_fixed(shape, name)) for name, shape in zip(*layout, strict=True)}
+            if model.latent:
+                noise = made(_pattern((EXAMPLES, model.latent), "noise"))
+                found = model.log_lik(params, Data(x, none, none, source), noise)
+            else:
+                found = model.predict(params, x, asked.head)
+        except (RuntimeError, TypeError, ValueError, IndexError, VclError):
+            continue
+        answers = tuple(found.flatten()[:MOST].double().tolist())
+        if all(map(isfinite, answers)):
+            return answers
+    return answers
 
 
 def _fixed(shape: Sequence[int], name: str) -> Tensor:

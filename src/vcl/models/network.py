@@ -24,7 +24,7 @@ from vcl.errors import VclError
 from vcl.models.base import Heads, Role
 from vcl.models.likelihoods import Likelihood
 from vcl.ops.layer_weights import Block
-from vcl.ops.rows import as_input
+from vcl.ops.rows import as_input, own_input
 
 TRUNK = "trunk."
 
@@ -140,7 +140,7 @@ class Network:
     def _trunk_of(self, params: Params, x: Tensor) -> Tensor:
         """The trunk's features with these parameters of its own."""
         with plain_attention() if self.chain is None else nullcontext(), plain_recurrence(self.recurrent):
-            features: Tensor = functional_call(self.trunk, dict(params), as_input(x))
+            features: Tensor = functional_call(self.trunk, dict(params), own_input(x))
         return features
 
     def _head(self, params: Params, features: Tensor, head: str) -> Tensor:

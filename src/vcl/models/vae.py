@@ -28,7 +28,7 @@ from vcl.errors import VclError, unknown
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK, refuse_unsound
 from vcl.models.pixels import BernoulliPixels, Pixels
-from vcl.ops.rows import as_input
+from vcl.ops.rows import as_input, own_input
 
 Private = Literal["lower", "upper"]
 PRIVATES: tuple[Private, ...] = ("lower", "upper")
@@ -159,7 +159,7 @@ class Vae:
             values = _with_prefix(params, f"{ENCODER}.")
         else:
             values = _head_params(params, head, ENCODER, self.encoder)
-        mean, log_sd = functional_call(self.encoder, values, as_input(x)).chunk(2, dim=-1)
+        mean, log_sd = functional_call(self.encoder, values, own_input(x)).chunk(2, dim=-1)
         return mean, log_sd
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:

@@ -38,6 +38,11 @@ def as_input(x: Tensor) -> Tensor:
     return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
+def own_input(x: Tensor) -> Tensor:
+    """:func:`as_input` in memory of its own: a module may work in place on what it is given."""
+    return as_input(x) if x.dtype == torch.uint8 else x.clone()
+
+
 def input_into(x: Tensor, out: Tensor) -> Tensor:
     """:func:`as_input` of x into memory that is there and holds as many values."""
     out.copy_(x.reshape(out.shape))

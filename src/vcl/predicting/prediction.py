@@ -48,6 +48,7 @@ def predict(
         raise unknown("estimator", estimator, ESTIMATORS)
     x, (belief, rng) = inputs_at(belief, x), belief_at(belief, model, head, rng)
     q, x = _at(belief, x, head, rng, device)
+    _check_inputs(q, model, head, x)
     runs, device = x.shape[0], q.mean.device
     generators = rng.generators(device)
     engine = choose(model, q.layout, (head,), q.mean)
@@ -81,6 +82,7 @@ def predict_draws(
         raise VclError(f"draws is {draws}; give at least 1.")
     x, (belief, rng) = inputs_at(belief, x), belief_at(belief, model, head, rng)
     q, x = _at(belief, x, head, rng, device)
+    _check_inputs(q, model, head, x)
     engine = choose(model, q.layout, (head,), q.mean)
     generators, chunk = rng.generators(q.mean.device), _rows(q, model, engine, head, x)
     at_once = _at_once(q, draws, chunk)
@@ -102,6 +104,19 @@ def _at(belief: Belief, x: Array, head: str, rng: Rng, device: torch.device | st
         )
     q = belief.restrict(belief.layout.touched([head])).to(belief.mean.device if device is None else device)
     return q, x.to(q.mean.dtype) if x.is_floating_point() else x
+
+
+def _check_inputs(q: Belief, model: Model, head: str, x: Tensor) -> None:
+    """Raise one clear sentence unless the model takes such inputs, by one example of one run."""
+    if x.dim() < 2 or not x.shape[1]:
+        return
+    try:
+        model.predict(q.layout.split(q.mean[0]), x[0, :1].to(q.mean.device), head)
+    except (RuntimeError, ValueError) as error:
+        raise VclError(
+            f"the network does not take inputs of shape {tuple(x.shape[2:])} and dtype {x.dtype}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
 
 
 def _at_once(q: Belief, draws: int, rows: int) -> int:

@@ -52,10 +52,10 @@ class LogLikelihoods:
 
     def __init__(self, model: Model, layout: Layout, data: Data) -> None:
         self.model, self.layout, self.data = model, layout, data
-        self.engine = choose(model, layout, data.heads, data.x)
 
     def __call__(self, theta: Tensor, gradient: bool = True) -> Swarm:
         """The particles theta [R, K, D] with their log-likelihoods, and the gradients if wanted."""
+        self.engine = choose(self.model, self.layout, self.data.heads, theta)
         runs = self.data.runs
         block = max(1, min(self.data.size, ROWS_IN_FLIGHT // runs))
         blocks = torch.split(theta, max(1, ROWS_IN_FLIGHT // (runs * block)), dim=1)
