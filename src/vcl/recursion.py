@@ -121,7 +121,7 @@ class Method(Generic[Q]):
         """``choose`` is :class:`vcl.coresets.Nothing`, no coreset, if left out, and ``refit`` is ``project`` itself."""
         rule: CoresetRule = Nothing() if choose is None else choose
         for what, given in (("project", project), ("choose", rule), ("refit", refit or project)):
-            if isinstance(given, type) or not callable(given):
+            if isinstance(given, type) or given is None:
                 raise VclError(f"{what} is {given!r}; give an instance, such as VariationalKL() or RandomK(200).")
         made = {"project": project, "choose": rule, "refit": refit or project, "predictive": predictive}
         for name, value in made.items():
