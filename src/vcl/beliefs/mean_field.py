@@ -116,9 +116,7 @@ class KlTo:
     """Parameters taken at once: only so many values of what is needed for a moment are held, for each run."""
 
     def __init__(self, p: MeanField) -> None:
-        # Kernels want each run's values in one piece of memory; elsewhere two numbers may stand for a whole prior.
-        one_piece = p.mean.is_cuda and 0 in (p.mean.stride(-1), p.log_var.stride(-1))
-        self.mean, self.log_var = (part.contiguous() if one_piece else part for part in p[1:])
+        self.mean, self.log_var = p.mean, p.log_var
         self.precision = (-p.log_var).exp() if p.mean.shape[1] <= self.SMALL else None
         self.held: tuple[Tensor, Tensor] | None = None
 

@@ -44,8 +44,8 @@ class Gradients(NamedTuple):
 def gradients_for(parameters: Parameters) -> Gradients:
     """Memory for the gradients."""
     mean, _, *rest = parameters
-    points = two_like(rest[0])[0] if rest else None
-    g_mean, g_log = two_like(mean)
+    points = two_like(rest[0])[0].zero_() if rest else None
+    g_mean, g_log = two_like(mean).zero_()
     return Gradients(g_mean, g_log, points, mean.new_zeros(len(mean)))
 
 

@@ -93,12 +93,14 @@ class _Climbed:
         self.fit, self.draws = fit, draws
         self.mean, self.log, *rest = parameters
         self.spans, self.held = spans(fit.spread), spans(fit.held)
-        self.p = (fit.previous.mean, fit.previous.log_var)
+        # Kernels want each run's values in one piece of memory; two numbers may stand for a whole prior.
+        mean, log_var = (part if part.stride(-1) == 1 else part.contiguous() for part in fit.previous.moments)
+        self.p = mean, log_var
         shares = sum(blocks_of(size, block) for _, size in self.held.values())
         self.shares = self.mean.new_zeros(len(self.mean), max(1, shares))
-        points = torch.empty_like(rest[0]) if rest else None
+        points = torch.zeros_like(rest[0]) if rest else None
         kl = self.mean.new_zeros(len(self.mean))
-        self.to = Gradients(torch.empty_like(self.mean), torch.empty_like(self.mean), points, kl)
+        self.to = Gradients(torch.zeros_like(self.mean), torch.zeros_like(self.mean), points, kl)
         self.points = None if points is None else PointsTriton(fit.points, rest[0], points)
         self.block, self.done, self.branch = block, 0, Branch(self.mean.device)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vcl.beliefs.mean_field_fit import MeanFieldFit
 from vcl.data import Data, weight_of_each
-from vcl.engines.general import General, Gradient
+from vcl.engines.general import General, Gradient, differentiate
 from vcl.engines.layered import Layered
 from vcl.engines.suppliers import UNITS, supplier_for
 from vcl.engines.usage import Estimator, Usage
@@ -160,9 +160,8 @@ class GeneralBound:
             assert isinstance(noise, Tensor)
             return self._by_moments(parameters, batch, total, noise)
         runs = len(parameters[0])
-        if self.supplier is None or not _same(self.bound_to, parameters):
-            self.bound_to = parameters
-            self.supplier = None
+        self._bind(parameters)
+        if self.supplier is None:
             self.supplier = self.drawn(self.fit, self.draws, parameters, runs)
         supplier, share = self.supplier, weight_of_each(batch.size, total) / self.draws
         tape, z = split_noise(noise, self.draws, usage.noise, batch.size, self.latent)
@@ -178,9 +177,14 @@ class GeneralBound:
         supplier.close(slice(0, runs))
         return value.detach().mul_(share).sub_(supplier.to.kl), supplier.to.like_parameters()
 
+    def _bind(self, parameters: Parameters) -> None:
+        """Forget what was made for other tensors."""
+        if not _same(self.bound_to, parameters):
+            self.bound_to, self.supplier, self.moments = parameters, None, None
+
     def _by_moments(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Gradient:
-        if self.moments is None or not _same(self.bound_to, parameters):
-            self.bound_to = parameters
+        self._bind(parameters)
+        if self.moments is None:
             self.moments = supplier_for(self.fit, "local", self.engine.name)(self.fit, parameters)
         mean, log, *rest = parameters
         var = self.fit.log_var(log).exp()
@@ -188,7 +192,7 @@ class GeneralBound:
         def fitted(mean: Tensor, var: Tensor, *rest: Tensor) -> Tensor:
             return self.fitted(mean, var, list(rest), batch, total, noise)
 
-        value, (g_mean, g_var, *g_rest) = by_autograd(fitted, (mean, var, *rest))
+        value, (g_mean, g_var, *g_rest) = differentiate(fitted, (mean, var, *rest))
         to = self.moments(var, g_mean, g_var)
         return value.sub_(to.kl), (to.mean, to.log, *g_rest)
 
@@ -254,12 +258,3 @@ def _same(one: Parameters, other: Parameters) -> bool:
 def _by_run(values: Tensor, runs: int) -> Tensor:
     """[R S, ...] as [R, S, ...]."""
     return values.detach().view(runs, -1, *values.shape[1:])
-
-
-def by_autograd(value: Any, parameters: Parameters) -> Gradient:
-    """A value [R] and its gradient, as torch differentiates it."""
-    leaves = tuple(part.detach().requires_grad_() for part in parameters)
-    with torch.enable_grad():
-        found = value(*leaves)
-        gradients = torch.autograd.grad(found, leaves, torch.ones_like(found))  # runs never meet: no sum is needed
-    return found.detach(), tuple(g.contiguous() for g in gradients)

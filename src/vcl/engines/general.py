@@ -189,3 +189,12 @@ def _first(argument: Tensor | Params, place: int | None) -> Tensor | Params:
 def _linears(function: Callable[..., Tensor], like: Tensor) -> Callable[..., Tensor]:
     """``function``, on CUDA with our gradient of linear layers: captured steps there do not pay for its Python."""
     return with_linear_gradients(function) if like.is_cuda else function
+
+
+def differentiate(value: Callable[..., Tensor], parameters: tuple[Tensor, ...]) -> Gradient:
+    """A value [R] and its gradient, as torch differentiates it."""
+    leaves = tuple(part.detach().requires_grad_() for part in parameters)
+    with torch.enable_grad():
+        found = value(*leaves)
+        gradients = torch.autograd.grad(found, leaves, torch.ones_like(found))  # runs never meet: no sum is needed
+    return found.detach(), tuple(g.contiguous() for g in gradients)

@@ -80,7 +80,7 @@ class Layered:
         if self.name == "layered/torch":
             supplier = AtTheta(self.layout, theta.unsqueeze(1))
             return self._through(supplier, names, theta, batch, share / draws, draws, z).mean(1), supplier.g
-        g = torch.empty_like(theta, memory_format=torch.contiguous_format)
+        g = torch.zeros_like(theta, memory_format=torch.contiguous_format)
         points = PointsTriton(self.layout, theta, g)
         points.open(slice(0, len(theta)))
         sizes = Sizes(len(theta), draws, batch.size)

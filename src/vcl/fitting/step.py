@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vcl.data import Data
+from vcl.engines.general import differentiate
 from vcl.ops.adam import make_adam
 from vcl.ops.cuda_streams import stream_beside, stream_for
 from vcl.ops.devices import is_queued
@@ -85,11 +86,7 @@ def by_autograd(
     noise: N,
 ) -> Step:
     """The estimate and its gradient, as torch differentiates it."""
-    leaves = tuple(value.detach().requires_grad_() for value in parameters)
-    with torch.enable_grad():
-        value = objective(leaves, batch, total, noise)
-        gradients = torch.autograd.grad(value, leaves, torch.ones_like(value))  # runs never meet: no sum is needed
-    return Step(value.detach(), tuple(g.contiguous() for g in gradients))
+    return Step(*differentiate(lambda *leaves: objective(leaves, batch, total, noise), parameters))
 
 
 @final
