@@ -24,7 +24,7 @@ from vcl.ops import kernels
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 POSSIBLE = kernels.triton is not None and (INTERPRETED or torch.cuda.is_available())
-MODULES = ("draws", "inputs", "layers", "parameters", "readout")
+MODULES = ("draws", "inputs", "layers", "parameters", "readout", "scores")
 
 T = TypeVar("T", bound=Callable[..., Any])
 

@@ -176,7 +176,7 @@ def test_a_layer_at_given_weights_is_that_of_torch(
             torch.testing.assert_close(found[name].cpu(), torch.cat(values), rtol=1e-4, atol=1e-4)
 
 
-@launches("layers._softmax")
+@launches("scores._softmax")
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("classes", [1, 2, 10, 70])
 def test_a_softmax_is_scored_as_by_torch(classes: int, masked: bool) -> None:
@@ -194,7 +194,7 @@ def test_a_softmax_is_scored_as_by_torch(classes: int, masked: bool) -> None:
         torch.testing.assert_close(gradient[mine].cpu(), g_plain, rtol=1e-4, atol=1e-5)
 
 
-@launches("layers._bernoulli")
+@launches("scores._bernoulli")
 @pytest.mark.parametrize("width", [16, 37])
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (3, 4)])
 def test_pixels_are_scored_as_by_torch(runs: int, draws: int, width: int) -> None:
@@ -210,7 +210,7 @@ def test_pixels_are_scored_as_by_torch(runs: int, draws: int, width: int) -> Non
     )
 
 
-@launches("layers._encode", "layers._encode_gradient")
+@launches("scores._encode", "scores._encode_gradient")
 @pytest.mark.parametrize(("runs", "draws"), [(1, 1), (2, 5), (3, 20)])
 def test_latent_variables_and_their_kl_are_those_of_torch(runs: int, draws: int) -> None:
     g = torch.Generator().manual_seed(6)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from vcl.ops.kernels import base, layers
+from vcl.ops.kernels import base, layers, scores
 from vcl.ops.kernels import readout as readouts
 from vcl.ops.kernels.layers import Order
 from vcl.ops.layers import TINY, Linear, Sizes
@@ -187,7 +187,7 @@ class Softmax:
     def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """For output [R S, B, C] and labels [R, B]."""
         counts = None if mask is None else mask.to(output.dtype)
-        return layers.softmax(self.g, output, target.contiguous(), counts, share, self.draws), self.g
+        return scores.softmax(self.g, output, target.contiguous(), counts, share, self.draws), self.g
 
 
 @final
@@ -199,7 +199,7 @@ class Bernoulli:
 
     def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """For output [R S, B, P] and pixels [R, B, P]."""
-        return layers.bernoulli(self.g, output, target.contiguous(), share, self.draws), self.g
+        return scores.bernoulli(self.g, output, target.contiguous(), share, self.draws), self.g
 
 
 SCORES: dict[str, Any] = {"softmax": Softmax, "bernoulli": Bernoulli}
@@ -217,13 +217,13 @@ class Encoding:
         """z [R S, B, latent] and the KL over examples [R]: codes [R, B, mu and log sd], noise [R, S, B, latent]."""
         noise = noise if base.evenly_strided(noise) else noise.contiguous()
         self.kept = codes, noise
-        z, divergence = layers.encode(codes, noise)
+        z, divergence = scores.encode(codes, noise)
         return z.flatten(0, 1), divergence.sum(1)
 
     def down(self, g_z: Tensor, weight: float) -> Tensor:
         """The gradient in the codes, for that in z and ``weight`` of the KL, which is subtracted."""
         assert self.kept is not None
-        return layers.encode_gradient(g_z, weight, *self.kept)
+        return scores.encode_gradient(g_z, weight, *self.kept)
 
 
 def readout(made: list[Any], score: str, sizes: Sizes) -> DrawnReadout | LocalReadout | None:
