@@ -12,6 +12,9 @@ from torch.nn import functional as F
 from vcl.engines.walk import SCORED
 from vcl.errors import VclError
 
+EXACT = 40.0
+"""Beyond it log(1 + e^f) is f to the last bit of a double; torch leaves out e^-f from 20 on."""
+
 
 class Pixels(Protocol):
     """An observation model of pixels on top of a decoder's output."""
@@ -38,7 +41,7 @@ class BernoulliPixels(NamedTuple):
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
         """sum_d x_d log p_d + (1 - x_d) log(1 - p_d) = sum_d x_d f_d - log(1 + e^f_d), stable for any logit f_d."""
-        return -torch.addcmul(F.softplus(output), x, output, value=-1).sum(-1)
+        return -torch.addcmul(F.softplus(output, threshold=EXACT), x, output, value=-1).sum(-1)
 
     def mean(self, output: Tensor) -> Tensor:
         """The probabilities p."""

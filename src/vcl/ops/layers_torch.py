@@ -176,7 +176,7 @@ class Bernoulli:
 
     def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """For output [S, B, P] and pixels [1, B, P]."""
-        value = -torch.addcmul(F.softplus(output), target, output, value=-1).sum(-1)
+        value = -torch.addcmul(F.softplus(output, threshold=40.0), target, output, value=-1).sum(-1)
         g = torch.sub(target, torch.sigmoid(output), out=self.g).mul_(share)
         return value, g
 
