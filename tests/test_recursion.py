@@ -285,7 +285,7 @@ def test_a_task_needs_no_test_data_and_names_a_head_once() -> None:
     assert torch.equal(one.propagated.mean, two.propagated.mean)
     assert two.heads == {"all": 2}
     assert require_test_data(tasks[0]) is tasks[0].test
-    with pytest.raises(VclError, match=r"^task 't1' has no test data to be evaluated on; give it, as in Task\(test="):
+    with pytest.raises(VclError, match=r"^task 't1' has no test data to be evaluated on; give some, as in Task\(test="):
         require_test_data(bare[1])
     with pytest.raises(VclError, match=r"names the head 'all', which is not among \[\]; give its size, as in Task"):
         last(learn(initial(model, method, 2), bare[1:], model, method, Rng((0, 1))))

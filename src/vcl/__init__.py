@@ -1,6 +1,6 @@
 """Variational continual learning: q_t(theta) = proj(q_{t-1}(theta) p(D_t | theta)), q_0 = prior.
 
-The names that most programs need are here. The others are in the rooms: :mod:`vcl.projections`, :mod:`vcl.coresets`,
+The names that most programs need are here. The others are in submodules: :mod:`vcl.projections`, :mod:`vcl.coresets`,
 :mod:`vcl.beliefs`, :mod:`vcl.models`, :mod:`vcl.fitting`, :mod:`vcl.predicting`, :mod:`vcl.learner`, :mod:`vcl.data`.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:  # hidden from type checkers, so that they report unknown names
 
     def __getattr__(name: str) -> Any:
-        """A public name or a room, imported when it is first used, so that the command line does not wait for torch."""
+        """A public name or submodule, imported on first use, so that the command line starts without torch."""
         if name == "__all__":
             return sorted(_defined("vcl._public", "vcl."))
         if name in _ROOMS:
@@ -49,6 +49,6 @@ def __dir__() -> list[str]:
 
 
 def _defined(module: str, within: str) -> dict[str, Any]:
-    """The functions and classes of a module that are defined in modules whose names begin with ``within``."""
+    """The functions and classes of a module that come from modules whose names start with ``within``."""
     found = vars(import_module(module)).items()
     return {name: value for name, value in found if getattr(value, "__module__", "").startswith(within)}

@@ -1,4 +1,4 @@
-"""The names at the top level of vcl, each written once. ``vcl`` finds them here when one is first used."""
+"""The top-level names of vcl. ``vcl`` imports them from here on first use."""
 
 from vcl.coresets import KCenter as KCenter
 from vcl.coresets import RandomK as RandomK

@@ -18,12 +18,12 @@ class CoresetRule(Protocol):
     """(C_{t-1}, D_t) -> (C_t, rest), for all runs at once."""
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
-        """The new coreset, and the points for the propagated posterior."""
+        """Returns the new coreset and the points that the propagated posterior absorbs."""
         ...
 
 
 class Sizes(NamedTuple):
-    """How many points a rule holds after some tasks of equal size, and the most that it passes on in one of them."""
+    """The number of points that a rule keeps after some tasks of equal size, and the most it passes on in one task."""
 
     kept: int
     rest: int
@@ -31,15 +31,15 @@ class Sizes(NamedTuple):
 
 @runtime_checkable
 class Counted(Protocol):
-    """A rule whose sizes are known before it sees any data."""
+    """A rule that knows its sizes before it sees data."""
 
     def sizes(self, tasks: int, examples: int) -> Sizes:
-        """After so many tasks of so many examples each."""
+        """Its sizes after ``tasks`` tasks of ``examples`` examples each."""
         ...
 
 
 def sizes(rule: CoresetRule, tasks: int, examples: int) -> Sizes:
-    """The sizes of a rule; one that does not tell them counts as if it kept nothing."""
+    """The sizes of a rule; a rule that does not report them counts as keeping nothing."""
     return rule.sizes(tasks, examples) if isinstance(rule, Counted) else Sizes(0, examples)
 
 
@@ -49,7 +49,7 @@ class Nothing:
     """No coreset: all data goes to the posterior. Plain VCL."""
 
     def sizes(self, tasks: int, examples: int) -> Sizes:
-        """None, and all."""
+        """Keeps nothing, passes on everything."""
         return Sizes(0, examples)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
@@ -63,7 +63,7 @@ class Everything:
     """All data stays in the coreset and none is propagated, so q_t is fitted to D_{1:t} at once: batch VI."""
 
     def sizes(self, tasks: int, examples: int) -> Sizes:
-        """All, and none."""
+        """Keeps everything, passes on nothing."""
         return Sizes(tasks * examples, 0)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
@@ -74,7 +74,7 @@ class Everything:
 @final
 @dataclass(frozen=True)
 class RandomK:
-    """K points of each task, uniformly at random, that stay for good."""
+    """K points of each task, chosen uniformly at random and kept permanently."""
 
     k: int
 
@@ -92,7 +92,7 @@ class RandomK:
 @final
 @dataclass(frozen=True)
 class KCenter:
-    """K points of each task by greedy K-center on the inputs, that stay for good."""
+    """K points of each task, chosen by greedy K-center on the inputs and kept permanently."""
 
     k: int
 
@@ -110,20 +110,20 @@ class KCenter:
 @final
 @dataclass(frozen=True)
 class Budget:
-    """At most ``total`` points over all tasks, in equal shares: as tasks come, old points leave at random.
+    """At most ``total`` points over all tasks, in equal shares: as tasks arrive, random old points leave.
 
-    What leaves goes to the propagated posterior, as Algorithm 1 says, so nothing is lost. A task that returns has one
-    share: its new points and those of it in C_{t-1} are drawn from alike.
+    Points that leave go to the propagated posterior, as in Algorithm 1, so no data is lost. A repeated task has one
+    share, drawn uniformly from its new points and its points in C_{t-1}.
     """
 
     total: int
 
     def sizes(self, tasks: int, examples: int) -> Sizes:
-        """The total, and as many as come, once it is reached."""
+        """Keeps the total; once that is reached, passes on as many as arrive."""
         return Sizes(min(self.total, tasks * examples), examples)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
-        """(every task's share, what left C_{t-1} u the others of D_t)."""
+        """(every task's share, the points that left C_{t-1} u the others of D_t)."""
         sources = tuple(dict.fromkeys((*coreset.sources, *new.sources)))
         if self.total < len(sources):
             raise VclError(
@@ -143,12 +143,12 @@ class Budget:
 @final
 @dataclass(frozen=True)
 class Only:
-    """Another rule's coreset and nothing else: the rest is dropped, so the propagated posterior stays the prior."""
+    """Another rule's coreset; the rest of the data is dropped, so the propagated posterior stays the prior."""
 
     rule: CoresetRule
 
     def sizes(self, tasks: int, examples: int) -> Sizes:
-        """The rule's, and none."""
+        """Keeps what the rule keeps, passes on nothing."""
         return Sizes(sizes(self.rule, tasks, examples).kept, 0)
 
     def __call__(self, coreset: Data, new: Data, rng: Rng) -> tuple[Data, Data]:
@@ -162,10 +162,10 @@ def random_subset(size: int, k: int, rng: Rng) -> Tensor:
 
 
 def k_center(x: Tensor, k: int) -> Tensor:
-    """Greedy K-center: start at point 0, then always the point farthest from those chosen. x [R, N, ...] -> [R, k].
+    """Greedy K-center: start at point 0, then add the point farthest from the chosen ones. x [R, N, ...] -> [R, k].
 
-    Of points equally far the first is taken. Where all others are copies of chosen points, these follow in their order,
-    so no point is taken twice. Runs that share their data are solved once.
+    Ties go to the first point. If only copies of chosen points remain, they are taken in order, so no point is chosen
+    twice. Runs that share their data are solved once.
     """
     if not 0 < k <= x.shape[1]:
         raise VclError(f"{k} points cannot be chosen out of {x.shape[1]}; give a number from 1 to {x.shape[1]}.")
@@ -187,13 +187,13 @@ def _k_center(x: Tensor, k: int) -> Tensor:
 
 
 def _distances(x: Tensor) -> _Distance:
-    """Squared distances of all points to one of them, exactly for pixels and in float64 for other numbers."""
-    x = x[:, (x != x[0]).any(0)]  # a pixel that never changes (MNIST's border) tells no points apart
+    """A function from one point to the squared distances of all: exact for pixels, float64 for other numbers."""
+    x = x[:, (x != x[0]).any(0)]  # constant pixels (MNIST's border) do not change distances
     if x.dtype != torch.uint8 or x.shape[1] > EXACT_WIDTH:
         points = x.double()
         return lambda center: (points - points[center]).square().sum(1)
-    # |x - c|^2 = |x|^2 + |c|^2 - 2 x.c, in whole numbers. A product x.c may pass 2^24, where float32 stops being
-    # exact, so c is cut in two digits to base 16: both products stay below 2^24 and share one pass over x.
+    # |x - c|^2 = |x|^2 + |c|^2 - 2 x.c, in integers. A product x.c may exceed 2^24, where float32 is no longer exact,
+    # so c is split into two base-16 digits: both products stay below 2^24 and share one pass over x.
     points = x.float()
     norms = points.square().sum(1, dtype=torch.float64)
 
@@ -206,7 +206,7 @@ def _distances(x: Tensor) -> _Distance:
 
 
 EXACT_WIDTH = 2**24 // (255 * 15)
-"""Up to this many pixels a product of a pixel row with a row of base-16 digits is exact in float32."""
+"""Up to this many pixels, the product of a pixel row and a row of base-16 digits is exact in float32."""
 
 
 class _Distance(Protocol):

@@ -1,4 +1,4 @@
-"""Datasets D_t for R runs at once, where each example knows the task that it came from."""
+"""Datasets D_t for R runs at once. Each example records its task."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from vcl.ops.rows import as_input
 
 
 class Source(NamedTuple):
-    """Where an example comes from: its task, and the head of the network that answers for it."""
+    """The task of an example, and the network head that predicts it."""
 
     task: str
     head: str
 
 
 class Data(NamedTuple):
-    """Examples of R runs, all of the same number N: x [R, N, ...], y [R, N, ...], source [R, N], extra [R, N, ...].
+    """N examples for each of R runs: x [R, N, ...], y [R, N, ...], source [R, N], extra [R, N, ...].
 
-    Runs that share their examples share the memory: a view with stride 0 along the first axis. Images stay
-    uint8 until a batch is taken. Labels are int64 [R, N], which :func:`dataset` and :func:`vcl.learn` see to
-    (:func:`as_targets`); targets of a regression are floating-point, [R, N] or [R, N, C]. ``source`` holds positions
-    in ``sources``, so that points of several tasks can stand in one coreset. ``extra`` holds further columns by name,
-    such as what an earlier network answered: they go wherever their examples go, and no model looks at them.
+    Runs with the same examples share memory: a view with stride 0 along the first axis. Images stay uint8 until a batch
+    is taken. Labels are int64 [R, N]; :func:`dataset` and :func:`vcl.learn` convert them (:func:`as_targets`).
+    Regression targets are floating-point, [R, N] or [R, N, C]. ``source`` indexes ``sources``, so one coreset can hold
+    points of several tasks. ``extra`` holds further columns by name, such as the outputs of an earlier network. They
+    stay with their examples, and no model reads them.
     """
 
     x: Tensor
@@ -49,17 +49,17 @@ class Data(NamedTuple):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The heads that these examples touch, each once, in order of appearance."""
+        """The heads of these examples, each once, in order of appearance."""
         return tuple(dict.fromkeys(source.head for source in self.sources))
 
     def take(self, index: Tensor) -> Data:
-        """The examples at ``index`` [R, n], as copies; sources that are left without one are forgotten."""
+        """Copies of the examples at ``index`` [R, n]; sources without examples are dropped."""
         runs = torch.arange(self.runs, device=self.x.device)[:, None]
         index = index.to(self.x.device)
         return _tidy(self.map(lambda part: part[runs, index]))
 
     def divide(self, index: Tensor) -> tuple[Data, Data]:
-        """(the examples at ``index`` [R, n], different ones in each run; all the others in their order)."""
+        """(the examples at ``index`` [R, n], without repeats within a run; all the others in order)."""
         others = self._others(index.cpu())
         if index.shape[1] == 0:
             return self.empty(), self
@@ -68,7 +68,7 @@ class Data(NamedTuple):
         return self.take(index), self.take(others.nonzero()[:, 1].view(self.runs, -1))
 
     def _others(self, index: Tensor) -> Tensor:
-        """Which examples [R, N] are not at ``index``; one clear sentence unless it names each at most once."""
+        """A mask [R, N] of the examples not at ``index``; VclError if that repeats an example."""
         if index.dim() != 2 or index.shape[0] != self.runs or index.dtype != torch.int64:
             raise VclError(
                 f"examples are chosen by an index of shape {tuple(index.shape)} and dtype {index.dtype}; give one row "
@@ -88,11 +88,11 @@ class Data(NamedTuple):
         return others
 
     def empty(self) -> Data:
-        """No examples, of the same kind."""
+        """The same columns with no examples."""
         return self.map(lambda part: part[:, :0])._replace(sources=())
 
     def where(self, keep: Iterable[Source]) -> Data:
-        """The examples of these sources; every run must hold the same number of them."""
+        """The examples of these sources; every run must have equally many."""
         kept = set(keep)
         wanted = torch.tensor([source in kept for source in self.sources], dtype=torch.bool)
         mask = wanted[self.source.cpu()] if self.sources else torch.zeros(self.runs, self.size, dtype=torch.bool)
@@ -102,28 +102,28 @@ class Data(NamedTuple):
         return self.take(mask.nonzero()[:, 1].view(self.runs, -1))
 
     def select(self, runs: Sequence[int]) -> Data:
-        """These runs only, by their positions; examples that runs share stay shared."""
+        """The selected runs, by position; shared examples stay shared."""
         kept = torch.as_tensor(runs, dtype=torch.int64)
         return self.map(lambda part: _of_runs(part, kept))
 
     def to(self, device: torch.device | str) -> Data:
-        """On another device; examples that runs share stay shared."""
+        """The data on ``device``; shared examples stay shared."""
         return self.map(lambda part: _once(part, lambda part: part.to(device)))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Data:
-        """With every column [R, N, ...] changed alike."""
+        """The data with ``change`` applied to every column [R, N, ...]."""
         extra = {name: change(part) for name, part in self.extra.items()}
         return Data(change(self.x), change(self.y), change(self.source), self.sources, extra)
 
 
 Array = Tensor | np.ndarray
-"""What examples and labels may be given as."""
+"""Accepted types of examples and labels."""
 
 
 def as_tensor(values: Array, what: str) -> Tensor:
-    """An array of numbers as a tensor that shares its memory where it can, or one clear sentence.
+    """An array of numbers as a detached tensor, sharing memory where possible; VclError if it is not numeric.
 
-    Data is given and not differentiated, so a tensor comes without its history.
+    Data is never differentiated.
     """
     try:
         return torch.as_tensor(values).detach()
@@ -139,10 +139,10 @@ def dataset(
     runs: int = 1,
     extra: Mapping[str, Array] = MappingProxyType({}),
 ) -> Data:
-    """The same examples x [N, ...], y [N, ...] for every run, checked: finite, and as many labels as inputs.
+    """The same examples x [N, ...], y [N, ...] for every run. Checks that all are finite, one label per input.
 
-    Both may be tensors or numpy arrays. Labels may be whole numbers of any dtype, [N] or [N, 1]; they become int64 [N].
-    ``extra`` are further columns, each [N, ...].
+    Both may be tensors or numpy arrays. Labels may be integers of any dtype, [N] or [N, 1]; they become int64 [N].
+    ``extra`` holds further columns, each [N, ...].
     """
     x, y = as_tensor(x, f"task {task!r}: x"), as_tensor(y, f"task {task!r}: y")
     check_arrays(x, y, f"task {task!r}")
@@ -159,13 +159,13 @@ def dataset(
 
 
 def unlabelled(x: Array, task: str = "task", head: str = "all", runs: int = 1) -> Data:
-    """Examples x [N, ...] without labels, as a generative model learns from; y is 0 throughout and never looked at."""
+    """Examples x [N, ...] without labels, for generative models; y is 0 and never read."""
     x = as_tensor(x, f"task {task!r}: x")
     return dataset(x, torch.zeros((), dtype=torch.int64, device=x.device).expand(x.shape[:1]), task, head, runs)
 
 
 def check_arrays(x: Tensor, y: Tensor, what: str) -> None:
-    """Raise one clear sentence unless x [N, ...] and y [N, ...] can be learned from."""
+    """Raise VclError unless x [N, ...] and y [N, ...] are valid training data."""
     if x.dim() < 2:
         raise VclError(f"{what}: x has shape {tuple(x.shape)}; give examples as rows, [N, features] or [N, H, W].")
     if 0 in x.shape[1:]:
@@ -183,11 +183,11 @@ def check_arrays(x: Tensor, y: Tensor, what: str) -> None:
 
 
 def as_targets(y: Tensor, lead: int) -> Tensor:
-    """Whole numbers of any dtype as int64, and [..., N, 1] as [..., N]: ``lead`` counts the axes up to N.
+    """Integers of any dtype as int64, and [..., N, 1] as [..., N]; ``lead`` is the number of axes up to N.
 
-    This is the one place where labels are converted, because arithmetic in a small or unsigned dtype wraps without a
-    word. Floating-point numbers are targets of a regression and stay as they are. So do booleans, which could mean
-    classes or a mask: functions that take labels refuse them (:func:`as_labels`).
+    Labels are converted only here, because arithmetic in a small or unsigned dtype wraps silently. Floating-point
+    regression targets stay as they are. So do booleans, which could mean classes or a mask: functions that take labels
+    refuse them (:func:`as_labels`).
     """
     if y.dtype not in WHOLE:
         return y
@@ -195,7 +195,7 @@ def as_targets(y: Tensor, lead: int) -> Tensor:
 
 
 def as_labels(y: Tensor, lead: int, what: str = "the labels") -> Tensor:
-    """:func:`as_targets` where nothing but labels will do: int64 with at most ``lead`` axes, or one clear sentence."""
+    """:func:`as_targets` for labels: int64 with at most ``lead`` axes; VclError for anything else."""
     y = as_targets(y, lead)
     if y.dtype != torch.int64:
         raise VclError(f"{what} have dtype {y.dtype}; give whole numbers of an integer dtype, such as y.long().")
@@ -205,18 +205,18 @@ def as_labels(y: Tensor, lead: int, what: str = "the labels") -> Tensor:
 
 
 def labelled(data: Data) -> Data:
-    """With its labels as int64 [R, N]; labels that runs share stay shared."""
+    """The data with labels as int64 [R, N]; shared labels stay shared."""
     return data._replace(y=_once(data.y, lambda y: as_targets(y, 2)))
 
 
 WHOLE = (
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64
 )  # fmt: skip
-"""The dtypes of whole numbers."""
+"""The integer dtypes."""
 
 
 def concat(a: Data, b: Data) -> Data:
-    """All examples of ``a`` and then all of ``b``; the examples of both must be of one kind."""
+    """All examples of ``a``, then all of ``b``; columns, dtypes and shapes must match."""
     if a.size == 0 or b.size == 0:
         return a if b.size == 0 else b
     if set(a.extra) != set(b.extra):
@@ -239,14 +239,14 @@ def concat(a: Data, b: Data) -> Data:
 
 
 def weight_of_each(batch: int, total: int) -> float:
-    """N/B: how many examples each one of a batch stands for."""
+    """N/B, the weight of each example of a batch."""
     return total / batch
 
 
 def in_precision(data: Data, dtype: torch.dtype) -> Data:
-    """With floating-point columns in the precision of the belief that learns from them; shared ones stay so.
+    """The data with floating-point columns converted to ``dtype``; shared columns stay shared.
 
-    So float64 arrays, which numpy makes, serve a network of float32. Whole numbers (pixels, tokens, labels) stay.
+    Thus numpy's float64 arrays can train a float32 network. Integers (pixels, tokens, labels) stay as they are.
     """
 
     def changed(part: Tensor) -> Tensor:
@@ -257,7 +257,7 @@ def in_precision(data: Data, dtype: torch.dtype) -> Data:
 
 
 def ready(data: Data) -> Data:
-    """With the inputs as the network sees them; examples that runs share stay shared."""
+    """The data with inputs as the network sees them; shared examples stay shared."""
     return data._replace(x=_once(data.x, as_input))
 
 
@@ -272,12 +272,12 @@ def _tidy(data: Data) -> Data:
 
 
 def _of_runs(part: Tensor, runs: Tensor) -> Tensor:
-    """``part`` [R, ...] of some runs; of values that all runs share it is a view."""
+    """``part`` [R, ...] of the selected runs; a view if all runs share the values."""
     return part[:1].expand(len(runs), *part.shape[1:]) if part.stride(0) == 0 else part[runs.to(part.device)]
 
 
 def _once(part: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """``change`` of values [R, ...]; of those that runs share one copy is changed, and shared again."""
+    """``change`` applied to values [R, ...]; shared values are changed once and shared again."""
     if part.stride(0) != 0 or not part.numel():
         return change(part)
     one = change(part[:1])

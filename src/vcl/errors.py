@@ -1,4 +1,4 @@
-"""The errors that speak to a user: one sentence that says what was given, what is accepted and what to do."""
+"""Errors for users. Each message is one sentence: what was given, what is accepted, and what to do."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 
 class VclError(Exception):
-    """Any mistake that a user can mend. The command line prints its sentence and no traceback."""
+    """An error the user can fix. The command line prints its message without a traceback."""
 
 
 class NonFiniteError(VclError):
-    """Training left the finite numbers.
+    """Training became non-finite.
 
-    ``runs`` are the positions of those that did in the stack of runs (empty if unknown), and ``reason`` says
-    what happened without naming them.
+    ``runs`` are the positions of the affected runs in the stack (empty if unknown). ``reason`` is the message without
+    those runs.
     """
 
     def __init__(self, message: str, runs: Iterable[int] = (), reason: str | None = None) -> None:
@@ -23,12 +23,12 @@ class NonFiniteError(VclError):
 
 
 def too_fast(lr: float) -> str:
-    """What is said where training was finite at its start and then left the finite numbers."""
+    """The advice for training that began finite and then became non-finite."""
     return f"the learning rate {lr:g} is probably too large for this data; lower it, or scale the inputs."
 
 
 def unknown(kind: str, name: str, accepted: Iterable[str]) -> VclError:
-    """The error for a name that is not on a list, with the nearest one that is.
+    """The error for an unknown name, with the closest accepted one.
 
     >>> str(unknown("method", "vlc", ["vcl", "mle"]))
     "unknown method 'vlc': did you mean 'vcl'? Accepted: mle, vcl."

@@ -28,9 +28,9 @@ PREDICTIVES: tuple[Predictive, ...] = ("joint", "per-head")
 
 
 class Task(NamedTuple):
-    """D_t, the test data that goes with it, if there is any, and the heads it speaks to with their sizes.
+    """D_t, optional test data, and the heads it uses with their sizes.
 
-    Learning never looks at test data. Heads that an earlier task brought need not be named again.
+    Learning never reads test data. Heads of earlier tasks need not be named again.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Task(NamedTuple):
 
 
 def require_test_data(task: Task) -> Data:
-    """The task's test data, or one clear sentence."""
+    """The task's test data; VclError if there is none."""
     if task.test is None:
-        raise VclError(f"task {task.name!r} has no test data to be evaluated on; give it, as in Task(test=...).")
+        raise VclError(f"task {task.name!r} has no test data to be evaluated on; give some, as in Task(test=...).")
     return task.test
 
 
 class SetAside(NamedTuple):
-    """A run that left the finite numbers and so was taken out of the stack: runs never meet, and the others go on."""
+    """A run that became non-finite and was removed from the stack. Runs are independent, so the others continue."""
 
     run: int
-    """Its position among the runs that the stream began with."""
+    """Its position among the initial runs of the stream."""
     seed: int
     lam: float | None
     """Its lambda, where the method has one."""
@@ -63,10 +63,10 @@ class SetAside(NamedTuple):
 
 
 class State(NamedTuple, Generic[Q]):
-    """All that continues after task t: q~_t, q_t (by head), C_t, and the heads met so far.
+    """Everything that learning continues from after task t: q~_t, q_t (by head), C_t, and the heads met so far.
 
-    ``predictive[h]`` is the belief to predict with at head h. It is never propagated. All are of the runs that are
-    left, :attr:`alive`; ``set_aside`` tells of the others.
+    ``predictive[h]`` is the belief that head h predicts with. It is never propagated. All beliefs and data are those of
+    the remaining runs, :attr:`alive`; ``set_aside`` lists the others.
     """
 
     t: int
@@ -76,24 +76,24 @@ class State(NamedTuple, Generic[Q]):
     coreset: Data | None
     set_aside: tuple[SetAside, ...] = ()
     fingerprint: Fingerprint | None = None
-    """Of the network, from the first task on: another one is refused."""
+    """Identifies the network from the first task on; any other network is refused."""
 
     @property
     def runs_begun(self) -> int:
-        """How many runs the stream began with."""
+        """The number of initial runs of the stream."""
         return self.propagated.mean.shape[0] + len(self.set_aside)
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """Which of the runs that the stream began with are left."""
+        """The positions of the remaining runs among the initial ones."""
         gone = {each.run for each in self.set_aside}
         return tuple(run for run in range(self.runs_begun) if run not in gone)
 
     def select(self, runs: Sequence[int]) -> State[Q]:
-        """These runs only, by their positions among those that are left; what was set aside is not counted anew."""
+        """The selected runs, by position among the remaining ones; ``set_aside`` stays as it is."""
         kept = torch.tensor(runs, device=self.propagated.mean.device)
         beliefs = {id(belief): belief for belief in (self.propagated, *self.predictive.values())}
-        chosen = {key: belief.select(kept) for key, belief in beliefs.items()}  # one for all heads stays one
+        chosen = {key: belief.select(kept) for key, belief in beliefs.items()}  # a belief that heads share stays shared
         return self._replace(
             propagated=chosen[id(self.propagated)],
             predictive={head: chosen[id(belief)] for head, belief in self.predictive.items()},
@@ -108,7 +108,7 @@ class Method(Generic[Q]):
     project: Projection[Q]
     choose: CoresetRule
     refit: Projection[Q]
-    """The projection of the coreset: the same kind, possibly with other epochs or another batch."""
+    """The projection that fits the coreset: the same kind as ``project``, possibly with other epochs or batch size."""
     predictive: Predictive
 
     def __init__(
@@ -118,7 +118,7 @@ class Method(Generic[Q]):
         refit: Projection[Q] | None = None,
         predictive: Predictive = "joint",
     ) -> None:
-        """``choose`` is :class:`vcl.coresets.Nothing`, no coreset, if left out, and ``refit`` is ``project`` itself."""
+        """By default ``choose`` is :class:`vcl.coresets.Nothing` (no coreset) and ``refit`` is ``project``."""
         rule: CoresetRule = Nothing() if choose is None else choose
         for what, given in (("project", project), ("choose", rule), ("refit", refit or project)):
             if isinstance(given, type) or given is None:
@@ -128,13 +128,13 @@ class Method(Generic[Q]):
             object.__setattr__(self, name, value)
 
     def select(self, runs: Sequence[int], of: int) -> Method[Q]:
-        """The same method for these of ``of`` runs: settings that each run has one of, such as lambda, go with them."""
+        """The method for the selected runs out of ``of``; settings with one value per run, such as lambda, follow."""
         project, refit = (select_runs(each, runs, of) for each in (self.project, self.refit))
         return Method(project, self.choose, refit, self.predictive)
 
 
 def initial(model: Model, method: Method[Q], runs: int, device: torch.device | str = "cpu") -> State[Q]:
-    """C_0 = {}, q~_0 = p."""
+    """The state before the first task: C_0 = {}, q~_0 = p."""
     prior = model.prior({}).to(device).expand(runs)
     return State(0, {}, method.project.initial(prior), {}, None)
 
@@ -147,13 +147,12 @@ def learn(
     rng: Rng,
     report: Report = silent,
 ) -> Iterator[State[Q]]:
-    """Algorithm 1: one state per task, each from the one before and the task's own data alone.
+    """Algorithm 1: yields one state per task, computed from the previous state and the task's data alone.
 
-    Floating-point data is taken in the belief's own precision. A run that leaves the finite numbers is set aside: the
-    task is learned again without it, which changes the others by rounding at most (chains of layers on a CPU: by no
-    bit), and ``state.set_aside`` tells of it (so does a
-    warning, where there is no ``report``). If none is left, the error is raised. Tasks, method and seeds may go on
-    being those of all runs that the stream began with.
+    Floating-point data is converted to the belief's dtype. A run that becomes non-finite is set aside: the task is
+    learned again without it, and ``state.set_aside`` records it (without ``report`` there is also a warning). The other
+    runs change by rounding at most; for chains of layers on a CPU they keep their bits. If no run remains, the error is
+    raised. Tasks, method and seeds may still be those of all initial runs.
     """
     if isinstance(tasks, Task):
         raise VclError(f"tasks is the single task {tasks.name!r}; give a list of tasks, such as [task].")
@@ -173,7 +172,7 @@ def learn(
 
 
 def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rng, report: Report) -> State[Q]:
-    """One task, by the runs that are left."""
+    """The state after one task, for the remaining runs."""
     t, heads = state.t + 1, {**state.heads, **task.heads}
     method, rng = _of_those_left(state, method, rng)
     if state.set_aside and task.train.runs == state.runs_begun:
@@ -183,7 +182,7 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     prior = model.prior(heads)
     _check_family(state.propagated, method.project.initial(prior), method)
     purpose = rng.at("task", t)
-    q = state.propagated.grow(prior)  # unseen heads stand at the prior
+    q = state.propagated.grow(prior)  # unseen heads start at the prior
     # C_t <- update the coreset using C_{t-1} and D_t
     old = task.train.empty() if state.coreset is None else state.coreset
     coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
@@ -199,7 +198,7 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
 
 
 def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, report: Report) -> dict[str, Q]:
-    """q_t at each head: one fit of all of C_t, or (appendix B) one fit per head, of that head's points alone."""
+    """q_t for each head: one fit to all of C_t, or (appendix B) one fit per head to that head's points."""
     if method.predictive == "joint":
         q = method.refit(target, rng, report)
         return dict.fromkeys(heads, q)
@@ -213,9 +212,9 @@ def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, re
 
 
 def set_runs_aside(state: State[Q], error: NonFiniteError, t: int, method: Method[Q], rng: Rng) -> State[Q]:
-    """The state less the runs that ``error`` says left the finite numbers in task t; the error if none would be left.
+    """The state without the runs that ``error`` names as non-finite in task t. Raises the error if none would remain.
 
-    Method and seeds may be those of all runs that the stream began with.
+    Method and seeds may be those of all initial runs.
     """
     method, rng = _of_those_left(state, method, rng)
     alive = state.alive
@@ -229,13 +228,13 @@ def set_runs_aside(state: State[Q], error: NonFiniteError, t: int, method: Metho
 
 
 def describe_set_aside(state: State[Q], known: int = 0) -> str:
-    """Which runs were set aside, and why, in one line; the first ``known`` of them were told before."""
+    """Which runs were set aside, and why, in one line, without the first ``known`` (already reported)."""
     new = state.set_aside[known:]
     return f"{len(new)} of {state.runs_begun} runs set aside: {'; '.join(map(str, new))}"
 
 
 def _of_those_left(state: State[Q], method: Method[Q], rng: Rng) -> tuple[Method[Q], Rng]:
-    """What was given for all runs that the stream began with, for those that are left."""
+    """Method and seeds of the remaining runs, from those of all initial runs."""
     if not state.set_aside:
         return method, rng
     alive, runs_begun = state.alive, state.runs_begun
@@ -243,17 +242,17 @@ def _of_those_left(state: State[Q], method: Method[Q], rng: Rng) -> tuple[Method
 
 
 def _check_family(held: object, carried: object, method: Method[Q]) -> None:
-    """Raise one clear sentence if the state holds another kind of belief than the projection carries."""
+    """Raise VclError if the state and the projection have different kinds of belief."""
     if type(held) is not type(carried):
         raise VclError(
             f"the state holds a belief of the kind {type(held).__name__}, but {type(method.project).__name__} carries "
-            f"{type(carried).__name__}; go on with the projection that the state was learned with, or begin anew with "
-            "initial(model, method, runs)."
+            f"{type(carried).__name__}; continue with the projection that the state was learned with, or start again "
+            "with initial(model, method, runs)."
         )
 
 
 def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
-    """Raise one clear sentence unless this task can be learned from this state."""
+    """Raise VclError unless this task can be learned from this state."""
     if method.predictive not in PREDICTIVES:
         raise unknown("predictive", method.predictive, PREDICTIVES)
     mean, x = state.propagated.mean, task.train.x
