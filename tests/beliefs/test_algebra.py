@@ -177,7 +177,7 @@ class TestPoints:
 
     def test_a_full_gaussian_meets_no_points(self) -> None:
         full = FullGaussian(self.points(0).layout, torch.zeros(1, 2), torch.eye(2)[None])
-        with pytest.raises(VclError, match="a belief with points cannot meet a full Gaussian"):
+        with pytest.raises(VclError, match="a belief with points cannot be combined with a full Gaussian"):
             product(self.points(1.0, 1.0), full)
 
 
@@ -197,7 +197,7 @@ class TestRefusals:
     def test_layouts_runs_and_kinds_must_agree(self) -> None:
         q = mean_field(0)
         other = MeanField(Layout(("w", "c"), ((2, 2), ())), *q[1:])
-        with pytest.raises(VclError, match="same layout, but 'b' stands where the other has 'c'"):
+        with pytest.raises(VclError, match="same layout, but 'b' in one is 'c' in the other"):
             product(q, other)
         with pytest.raises(VclError, match="same layout, but shapes or numbers differ"):
             product(q, MeanField(Layout(("w", "b"), ((4,), ())), *q[1:]))
@@ -258,7 +258,7 @@ class TestCombine:
         q = mean_field(0)
         point = Point(q.layout, q.mean)
         for given, words in (
-            (([],), "no belief to combine"),
+            (([],), "no beliefs to combine"),
             (([q], "average"), "unknown rule 'average': Accepted: geometric, mixture, product"),
             (([q, q],), "give prior="),
             (([q, q], "mixture", q), "takes no prior"),

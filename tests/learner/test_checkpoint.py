@@ -235,9 +235,9 @@ class TestOwnFamily:
 
     def test_a_name_and_a_family_belong_together_once(self) -> None:
         register("point", Point)  # again the same is nothing new
-        with pytest.raises(VclError, match="the name 'point' is that of Point"):
+        with pytest.raises(VclError, match="the name 'point' is taken by Point"):
             register("point", Own)
-        with pytest.raises(VclError, match="Point is registered as 'point' already"):
+        with pytest.raises(VclError, match="Point is already registered as 'point'"):
             register("dot", Point)
         assert FAMILIES["point"] is Point
         assert "dot" not in FAMILIES

@@ -5,10 +5,10 @@ multiplied in a power:
 
     q_a q_b^s :  L = L_a + s L_b,   m = m_a + s L^{-1} L_b (m_b - m_a),   s = 1 or -1;        q^e :  e L,  m
 
-All is up to a constant, so a belief comes out normalised. Beliefs and factors may be mixed. The answer is a belief,
-whose precision must be positive, unless there are only factors in a product, or a factor is divided.
+Constants are dropped, so a resulting belief is normalised. Beliefs and factors may be mixed. The result is a belief,
+whose precision must be positive, except for a product of factors and a quotient whose numerator is a factor.
 
-A point (variance 0) stays where it is, whatever it is multiplied with or divided by. Two points must be the same.
+A point (variance 0) keeps its value in any product or quotient. Two points must be equal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def product(a: FullFactor, b: FullFactor | DiagonalFactor) -> FullFactor: ...
 @overload
 def product(a: Gaussian, b: Gaussian) -> Gaussian: ...
 def product(a: Gaussian, b: Gaussian) -> Gaussian:
-    """a(theta) b(theta), run by run. A factor says how much one task's data adds: q_t = q_{t-1} site_t."""
+    """a(theta) b(theta), run by run. With a factor b it adds what one task's data says: q_t = q_{t-1} site_t."""
     if isinstance(b, MeanField | FullGaussian) and not isinstance(a, MeanField | FullGaussian):
         a, b = b, a
     return _joined("product", a, b, 1)
@@ -60,15 +60,15 @@ def quotient(a: FullFactor, b: Gaussian) -> FullFactor: ...
 @overload
 def quotient(a: Gaussian, b: Gaussian) -> Gaussian: ...
 def quotient(a: Gaussian, b: Gaussian) -> Gaussian:
-    """a(theta) / b(theta), run by run: a without what b has said.
+    """a(theta) / b(theta), run by run: removes b's contribution from a.
 
-    q_t / q_{t-1} is what task t said. It may be improper, so ask for it by factors: quotient(q.factor(), p.factor()).
+    q_t / q_{t-1} is the contribution of task t. It may be improper, so use factors: quotient(q.factor(), p.factor()).
     """
     return _joined("quotient", a, b, -1)
 
 
 def power(a: G, exponent: float | Tensor) -> G:
-    """a(theta)^exponent, one exponent for all runs or one for each [R]: tempering. For a belief it is above 0."""
+    """a(theta)^exponent (tempering), with one exponent for all runs or one per run [R]; a belief needs it above 0."""
     _known("power", a)
     layout, centre, spread = a
     if isinstance(exponent, Tensor) and exponent.shape != centre.shape[:1]:
@@ -85,14 +85,14 @@ def power(a: G, exponent: float | Tensor) -> G:
     return type(a)(layout, centre, spread - e.log() if isinstance(a, MeanField) else spread * e)
 
 
-# Two Gaussians.
+# Pairs of Gaussians.
 
 
 def _joined(what: str, a: Gaussian, b: Gaussian, sign: int) -> Gaussian:
     """a b^sign."""
     _known(what, a, b)
     _same_place(what, a, b)
-    if isinstance(a, MeanField) and a.mean.dtype != torch.float64:  # a precision may be beyond what float32 holds
+    if isinstance(a, MeanField) and a.mean.dtype != torch.float64:  # a precision may overflow float32
         wide = type(b)(b.layout, *(part.double() for part in b[1:]))
         return _joined(what, a.to(torch.float64), wide, sign).to(a.mean.dtype)  # type: ignore[union-attr]
     if isinstance(a, MeanField | FullGaussian):
@@ -111,12 +111,12 @@ def _joined(what: str, a: Gaussian, b: Gaussian, sign: int) -> Gaussian:
 def _diagonal(
     what: str, layout: Layout, m_a: Tensor, L_a: Tensor, m_b: Tensor, L_b: Tensor, sign: int, belief: bool
 ) -> tuple[Tensor, Tensor]:
-    """Mean and precision [R, D] of a b^sign; only beliefs have points, where a precision is infinite."""
+    """Mean and precision [R, D] of a b^sign. Only beliefs have points; their precision is infinite."""
     points = L_a.isinf() | (L_b.isinf() if sign > 0 else False)
     disagree = L_a.isinf() & L_b.isinf() & (m_a != m_b)
     if bool(disagree.any()):
         at = _where(disagree, layout)
-        raise VclError(f"the {what} has no value at {at}, where both are points, but different ones; give one of them.")
+        raise VclError(f"the {what} has no value at {at}, where both are points, but different ones; make them equal.")
     L = torch.where(points, inf, L_a + sign * L_b)
     shift = L_b * (m_b - m_a)
     if belief:
@@ -142,7 +142,7 @@ def _full(
             at = f"{layout.coordinate(int(info[run]) - 1)} in run {run}"
             raise _not_positive(what, at, "a precision matrix that is not positive definite")
         return m_a + sign * torch.cholesky_solve(shift, root).squeeze(-1), L
-    # Directions in which nothing is left, but for rounding, have no centre and need none.
+    # Directions with precision 0, up to rounding, have no centre and need none.
     eps = torch.finfo(L.dtype).eps
     size = torch.linalg.matrix_norm(L_a, 2) + torch.linalg.matrix_norm(L_b, 2)
     moved = torch.linalg.pinv(L, atol=4 * layout.size * eps * size, hermitian=True) @ shift
@@ -160,7 +160,9 @@ def _precision(a: Gaussian) -> Tensor:
 def _matrix(mean: Tensor, precision: Tensor) -> Tensor:
     """The precision as a matrix for as many runs as ``mean`` has."""
     if precision.dim() == 2 and bool(precision.isinf().any()):
-        raise VclError("a belief with points cannot meet a full Gaussian, which has none; restrict both to the rest.")
+        raise VclError(
+            "a belief with points cannot be combined with a full Gaussian, which has none; restrict both to the rest."
+        )
     matrix = torch.diag_embed(precision) if precision.dim() == 2 else precision
     return matrix.expand(len(mean), -1, -1)
 
@@ -175,10 +177,10 @@ def _known(what: str, *given: object) -> None:
 
 
 def _same_place(what: str, a: Gaussian, b: Gaussian) -> None:
-    """Raise one clear sentence unless both are over the same parameters, runs and device."""
+    """Raise VclError unless both are over the same parameters, runs and device."""
     if a.layout != b.layout:
         pairs = zip(a.layout.names, b.layout.names, strict=False)
-        only = next((f"{x!r} stands where the other has {y!r}" for x, y in pairs if x != y), "shapes or numbers differ")
+        only = next((f"{x!r} in one is {y!r} in the other" for x, y in pairs if x != y), "shapes or numbers differ")
         raise VclError(f"the {what} needs two of the same layout, but {only}; use grow or restrict to make them alike.")
     runs = len(a[1]), len(b[1])
     if runs[0] != runs[1] and 1 not in runs:
@@ -205,16 +207,16 @@ def _only_linear(what: str, at: str) -> VclError:
     )
 
 
-# Many beliefs by a rule.
+# Several beliefs, combined by a rule.
 
 B = TypeVar("B", bound=Belief)
 CombineRule = Callable[[Sequence[Any], Any | None], Any]
 COMBINE_RULES: dict[str, dict[type, CombineRule]] = {}
-"""Beliefs and a prior to one belief, by the rule's name and the family. A family that is not closed adds its own."""
+"""Functions from beliefs and a prior to one belief, by rule name and family. Other families add their own."""
 
 
 def rule(name: str, *families: type) -> Callable[[CombineRule], CombineRule]:
-    """Makes a function of beliefs and a prior known to :func:`combine`, by name, for these families."""
+    """Registers a function of beliefs and a prior with :func:`combine`, by name, for these families."""
 
     def add(function: CombineRule) -> CombineRule:
         COMBINE_RULES.setdefault(name, {}).update(dict.fromkeys(families, function))
@@ -224,14 +226,14 @@ def rule(name: str, *families: type) -> Callable[[CombineRule], CombineRule]:
 
 
 def combine(beliefs: Sequence[B], rule: str = "product", prior: B | None = None) -> B:
-    """One belief of many of one family, by a named rule.
+    """Combines beliefs of one family into one, by a named rule.
 
-    product    prior prod_k (q_k / prior): what clients said that all began at ``prior``, multiplied into it once
-    geometric  prod_k q_k^{1/K}: the q that minimises sum_k KL(q || q_k); what all share is not counted again
+    product    prior prod_k (q_k / prior): multiplies each client's contribution into the ``prior`` they all began at
+    geometric  prod_k q_k^{1/K}: the q that minimises sum_k KL(q || q_k); shared information is not counted twice
     mixture    mean and covariance of 1/K sum_k q_k: the q that minimises sum_k KL(q_k || q)
     """
     if not beliefs:
-        raise VclError("there is no belief to combine; give at least one.")
+        raise VclError("there are no beliefs to combine; give at least one.")
     if rule not in COMBINE_RULES:
         raise unknown("rule", rule, COMBINE_RULES)
     family = type(beliefs[0])
@@ -249,7 +251,7 @@ def combine(beliefs: Sequence[B], rule: str = "product", prior: B | None = None)
 @rule("product", MeanField, FullGaussian)
 def _product(beliefs: Sequence[Any], prior: Any | None) -> Any:
     if prior is None:
-        raise VclError("the rule 'product' divides the prior out that all beliefs share; give prior=.")
+        raise VclError("the rule 'product' divides out the prior that all beliefs share; give prior=.")
     together = reduce(product, beliefs)
     return together if len(beliefs) == 1 else quotient(together, power(prior, len(beliefs) - 1))
 

@@ -1,7 +1,7 @@
-"""What a belief q(theta) must offer, whatever its family: to be carried, to be held to, and to be fitted.
+"""The interfaces of a family of beliefs q(theta): the belief, its penalty and its variational fit.
 
 A *belief* is what a method carries from task to task. A *factor* is log q(theta) up to a constant, as a penalty; it may
-be improper, as EWC's quadratic is. A *fit* lives for one variational fit and knows how the family is climbed.
+be improper, as EWC's quadratic is. A *fit* lives for one variational fit and knows how to optimise the family.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class Belief(Protocol):
-    """q(theta) for R runs, a value. :class:`vcl.beliefs.mean_field.MeanField` for one."""
+    """q(theta) for R runs, immutable; :class:`vcl.beliefs.mean_field.MeanField` is an example."""
 
     @property
     def layout(self) -> Layout:
-        """What the flat vector holds."""
+        """The names and shapes of the parameters in the flat vector."""
         ...
 
     @property
     def mean(self) -> Tensor:
-        """The centre [R, D]: the one parameter vector to use where only one can be."""
+        """The centre [R, D]: the parameter vector to use where only one is allowed."""
         ...
 
     def grow(self, prior: MeanField) -> Self:
-        """With the parameters of ``prior`` that are not here yet behind the old ones, at the prior."""
+        """The belief with the new parameters of ``prior`` appended, at the prior."""
         ...
 
     def restrict(self, part: Layout) -> Self:
@@ -40,27 +40,27 @@ class Belief(Protocol):
         ...
 
     def merge(self, part: Self) -> Self:
-        """With the marginal over ``part.layout`` replaced. What is independent of it stays bitwise as it was."""
+        """The belief with the marginal over ``part.layout`` replaced; independent parameters keep their bits."""
         ...
 
     def select(self, runs: Tensor) -> Self:
-        """These runs only, by their positions (int64)."""
+        """The selected runs, by position (int64)."""
         ...
 
     def to(self, where: torch.device | torch.dtype | str) -> Self:
-        """On another device, or in another precision."""
+        """Move to another device or dtype."""
         ...
 
     def draw(self, noise: Tensor) -> Tensor:
-        """Standard normal noise [R, ..., D] to draws of theta of the same shape."""
+        """Draws of theta [R, ..., D] from standard normal noise of the same shape."""
         ...
 
 
 class Factor(Protocol):
-    """log q(theta) up to a constant as a penalty, -log q(theta) + const, for R runs; possibly improper."""
+    """The penalty -log q(theta) + const for R runs; possibly improper."""
 
     def pull(self, theta: Tensor, g: Tensor | None = None) -> Tensor:
-        """The penalty at theta [R, D] or [R, K, D]: [R] or [R, K]. Its gradient is subtracted from ``g`` in place."""
+        """The penalty [R] or [R, K] at theta [R, D] or [R, K, D]. Subtracts its gradient from ``g`` in place."""
         ...
 
 
@@ -76,19 +76,19 @@ Q = TypeVar("Q")
 
 
 class Fit(Protocol[Q]):
-    """How a family is climbed from a previous belief: made once a fit, outside the step that may be captured."""
+    """Optimises a family from a previous belief. It is created once per fit, outside the captured step."""
 
     @property
     def noise(self) -> int:
-        """How many standard normals a draw of theta takes."""
+        """The number of standard normals per draw of theta."""
         ...
 
     def parameters(self, q: Q) -> tuple[Tensor, ...]:
-        """What is climbed, at q: each [R, ...]."""
+        """The optimised parameters at q, each [R, ...]."""
         ...
 
     def belief(self, parameters: tuple[Tensor, ...]) -> Q:
-        """The inverse."""
+        """The inverse of :meth:`parameters`."""
         ...
 
     def draw(self, parameters: tuple[Tensor, ...], noise: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class Fit(Protocol[Q]):
         ...
 
     def kl(self, parameters: tuple[Tensor, ...]) -> Tensor:
-        """KL(q || previous) of each run [R], over what is held; differentiable in the parameters."""
+        """KL(q || previous) of each run [R], over the held parameters; differentiable."""
         ...
 
 
@@ -109,9 +109,9 @@ class Variational(Belief, Protocol):
         ...
 
     def start(self, mean: Tensor, wide: Collection[str], var: float) -> Self:
-        """Where a fit begins: at ``mean`` [R, D]; tensors in ``wide`` have variance ``var`` and are independent."""
+        """The start of a fit: at ``mean`` [R, D]; tensors in ``wide`` are independent with variance ``var``."""
         ...
 
     def bind(self, roles: Roles, climbs: str) -> Fit[Self]:
-        """How to climb from this belief; ``climbs`` says whether variances move by their log or their deviation's."""
+        """The fit that starts from this belief; ``climbs`` names the optimised log: "log_var" or "log_sd"."""
         ...

@@ -1,8 +1,8 @@
-"""Penalties: -log q(theta) up to a constant, as a quadratic. They may be improper, so they are no beliefs.
+"""Quadratic penalties: -log q(theta) up to a constant. They may be improper, so they are not beliefs.
 
     1/2 (theta - centre)^T Lambda (theta - centre)
 
-Where Lambda is 0 nothing holds theta: EWC has no prior, and a task's site may say nothing of a parameter.
+Where Lambda is 0, theta is not penalised: EWC has no prior, and a task may not inform every parameter.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class DiagonalFactor(NamedTuple):
     precision: Tensor
 
     def scaled(self, weight: Tensor) -> DiagonalFactor:
-        """Times ``weight``, lambda for one: of each run [R, 1] or of each coordinate [R, D]."""
+        """The penalty times ``weight``, such as lambda: per run [R, 1] or per coordinate [R, D]."""
         return self._replace(precision=weight * self.precision)
 
     def on(self, part: Layout) -> DiagonalFactor:
-        """Only what ``part`` names is held; the precision of the rest is 0.
+        """The penalty on ``part`` only; the precision of the rest is 0.
 
-        Where ``part`` stands first, the answer is over ``part`` alone, and :meth:`pull` looks at no more.
+        If ``part`` comes first in the layout, the result is over ``part`` alone, and :meth:`pull` reads no more.
         """
         cut = DiagonalFactor(part, *(self.layout.cut(values, part) for values in self[1:]))
         if part.names == self.layout.names[: len(part.names)]:
@@ -38,10 +38,10 @@ class DiagonalFactor(NamedTuple):
         return self._replace(precision=self.layout.pad(cut.precision, part))
 
     def pull(self, theta: Tensor, g: Tensor | None = None) -> Tensor:
-        """The penalty at theta [R, D] or [R, K, D]: [R] or [R, K].
+        """The penalty [R] or [R, K] at theta [R, D] or [R, K, D].
 
-        Without ``g`` it is differentiable. With ``g``, which is like theta, its gradient precision (theta - centre) is
-        subtracted from ``g`` in place. theta may go on behind the coordinates of the layout; that part is not touched.
+        Without ``g`` it is differentiable. With ``g``, of theta's shape, its gradient precision (theta - centre) is
+        subtracted from ``g`` in place. Coordinates of theta beyond the layout are ignored.
         """
         size = self.layout.size
         theta, centre, precision = theta[..., :size], self.centre, self.precision
@@ -59,20 +59,20 @@ class FullFactor(NamedTuple):
     precision: Tensor
 
     def scaled(self, weight: Tensor) -> FullFactor:
-        """W^{1/2} precision W^{1/2}, W = diag(weight): ``weight`` of each run [R, 1] or of each coordinate [R, D].
+        """W^{1/2} precision W^{1/2}, W = diag(weight): ``weight`` per run [R, 1] or per coordinate [R, D].
 
-        So the penalty stays from 0 up, and tensors that are independent are weighted independently.
+        Thus the penalty stays non-negative, and independent tensors are weighted independently.
         """
         root = weight.sqrt()
         return self._replace(precision=root.unsqueeze(-1) * self.precision * root.unsqueeze(-2))
 
     def on(self, part: Layout) -> FullFactor:
-        """Only what ``part`` names is held, as if the rest stood at the centre; the precision of the rest is 0."""
+        """The penalty on ``part`` only, with the rest at the centre; the precision of the rest is 0."""
         held = self.layout.pad(self.centre.new_ones(part.size), part)
         return self._replace(precision=held.unsqueeze(-1) * self.precision * held)
 
     def pull(self, theta: Tensor, g: Tensor | None = None) -> Tensor:
-        """The penalty at theta [R, D] or [R, K, D]: [R] or [R, K]; see :meth:`DiagonalFactor.pull`."""
+        """The penalty [R] or [R, K] at theta [R, D] or [R, K, D]; see :meth:`DiagonalFactor.pull`."""
         size = self.layout.size
         shift = theta[..., :size] - _beside(self.centre, theta)
         pull = (shift.reshape(len(shift), -1, size) @ self.precision).reshape(shift.shape)
@@ -82,5 +82,5 @@ class FullFactor(NamedTuple):
 
 
 def _beside(values: Tensor, theta: Tensor) -> Tensor:
-    """``values`` [R, D] so that they broadcast with theta [R, D] or [R, K, D]."""
+    """``values`` [R, D], reshaped to broadcast with theta [R, D] or [R, K, D]."""
     return values if theta.dim() == 2 else values.unsqueeze(1)

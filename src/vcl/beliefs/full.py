@@ -28,7 +28,7 @@ class FullGaussian(NamedTuple):
 
     @classmethod
     def from_prior(cls, prior: MeanField) -> FullGaussian:
-        """The prior with its diagonal precision written out."""
+        """The prior with its diagonal precision as a matrix."""
         return cls(prior.layout, prior.mean, torch.diag_embed(_precision(prior)))
 
     def expand(self, runs: int) -> FullGaussian:
@@ -36,7 +36,7 @@ class FullGaussian(NamedTuple):
         return FullGaussian(self.layout, self.mean.expand(runs, -1), self.precision.expand(runs, -1, -1))
 
     def grow(self, prior: MeanField) -> FullGaussian:
-        """New parameters at the prior, independent of the old ones."""
+        """The belief with new parameters at the prior, independent of the old ones."""
         new = self.layout.new(prior.layout)
         if not new.names:
             return self
@@ -56,10 +56,10 @@ class FullGaussian(NamedTuple):
         return FullGaussian(part, self.mean[:, index], precision)
 
     def merge(self, part: FullGaussian) -> FullGaussian:
-        """q(part) replaced, and q(rest | part) kept.
+        """Replaces q(part) and keeps q(rest | part).
 
-        With a the part and b the rest, q(b | a) is held by L_bb, L_ba and m_b + L_bb^{-1} L_ba m_a. So those stay, L_aa
-        becomes the part's precision plus L_ab L_bb^{-1} L_ba, and m_b moves along with m_a.
+        With a the part and b the rest, L_bb, L_ba and m_b + L_bb^{-1} L_ba m_a determine q(b | a) and stay fixed. L_aa
+        becomes the part's precision plus L_ab L_bb^{-1} L_ba, and m_b moves with m_a.
         """
         if part.layout == self.layout:
             return part
@@ -72,11 +72,11 @@ class FullGaussian(NamedTuple):
         return FullGaussian(self.layout, mean, precision)
 
     def to(self, where: torch.device | torch.dtype | str) -> FullGaussian:
-        """On another device, or in another precision."""
+        """Move to another device or dtype."""
         return FullGaussian(self.layout, self.mean.to(where), self.precision.to(where))
 
     def select(self, runs: Tensor) -> FullGaussian:
-        """These runs only."""
+        """The selected runs."""
         return FullGaussian(self.layout, self.mean[runs], self.precision[runs])
 
     def factor(self) -> FullFactor:
@@ -101,7 +101,7 @@ class FullGaussian(NamedTuple):
         return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "precision": MATRIX}))
 
     def start(self, mean: Tensor, wide: Collection[str], var: float) -> FullGaussian:
-        """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var`` and are independent, the rest its marginal."""
+        """At ``mean`` [R, D]; tensors in ``wide`` are independent with variance ``var``, the others keep theirs."""
         rest = self.layout.where(lambda name: name not in wide)
         index = self.layout.positions(rest).to(mean.device)
         precision = torch.diag_embed(torch.full_like(mean, 1 / var))
@@ -109,7 +109,7 @@ class FullGaussian(NamedTuple):
         return FullGaussian(self.layout, mean, precision)
 
     def bind(self, roles: Roles, climbs: str) -> FullFit:
-        """How to climb from this belief: by the mean and a Cholesky factor of the covariance."""
+        """The fit that starts from this belief; it optimises the mean and a Cholesky factor of the covariance."""
         return FullFit(self, roles, climbs)
 
     def _positions(self, part: Layout) -> tuple[Tensor, Tensor]:
@@ -119,7 +119,7 @@ class FullGaussian(NamedTuple):
         return self.layout.positions(part).to(where), self.layout.positions(rest).to(where)
 
     def _explained(self, part: Layout) -> Tensor:
-        """L_ab L_bb^{-1} L_ba: what the part's precision loses where the rest is integrated out; 0 if independent."""
+        """L_ab L_bb^{-1} L_ba: what the part's precision loses when the rest is integrated out; 0 if independent."""
         index, other = self._positions(part)
         cross = self.precision[:, other][:, :, index]
         found: Tensor = cross.mT @ torch.linalg.solve(self.precision[:, other][:, :, other], cross)
@@ -128,11 +128,11 @@ class FullGaussian(NamedTuple):
 
 @final
 class FullFit:
-    """Climbs mean [R, D] and C [R, D, D], where covariance = L L^T and L = diag(s) (I + strict lower triangle of C).
+    """Optimises mean [R, D] and C [R, D, D]: covariance = L L^T, L = diag(s) (I + strict lower triangle of C).
 
     log s is the diagonal of C with ``climbs="log_sd"``, and half of it with ``"log_var"``: s_d^2 is the variance of
-    theta_d given those before it. Rows are scaled by s, so that an optimiser's steps, which are all of one length, are
-    steps in units of deviations. What stands above the diagonal is 0 and has no gradient.
+    theta_d given theta_1, ..., theta_{d-1}. Rows are scaled by s, so that the optimiser's steps, which all have one
+    length, are in units of standard deviations. Entries above the diagonal are 0 and have no gradient.
     """
 
     def __init__(self, previous: FullGaussian, roles: Roles, climbs: str) -> None:
@@ -150,7 +150,7 @@ class FullFit:
 
     @property
     def noise(self) -> int:
-        """D standard normals a draw."""
+        """D standard normals per draw."""
         return self.previous.layout.size
 
     def parameters(self, q: FullGaussian) -> tuple[Tensor, ...]:
@@ -160,7 +160,7 @@ class FullFit:
         return q.mean, (root / s.unsqueeze(-1)).tril(-1) + torch.diag_embed(s.log() / self.scale)
 
     def belief(self, parameters: tuple[Tensor, ...]) -> FullGaussian:
-        """The inverse; runs whose precision has no Cholesky factor any more are refused."""
+        """The inverse of :meth:`parameters`; NonFiniteError for runs whose precision has no Cholesky factor."""
         mean, _ = parameters
         lower = self._lower(parameters).double()
         inverse = torch.linalg.solve_triangular(lower, torch.eye(self.noise).to(lower), upper=False)
@@ -168,7 +168,7 @@ class FullFit:
         bad = torch.linalg.cholesky_ex(precision).info.ne(0) | ~precision.isfinite().all(-1).all(-1)
         if bool(bad.any()):
             runs, reason = bad.nonzero()[:, 0].tolist(), (
-                "the precision of the full Gaussian is not positive definite any more: lower the learning rate, take "
+                "the precision of the full Gaussian is no longer positive definite: lower the learning rate, take "
                 "more draws, or use float64 or the family 'mean-field'."
             )  # fmt: skip
             raise NonFiniteError(reason, runs, reason)
@@ -182,8 +182,8 @@ class FullFit:
     def kl(self, parameters: tuple[Tensor, ...]) -> Tensor:
         """KL(q || previous) of each run [R].
 
-        1/2 [ tr(Lambda L L^T) + (m - m_p)^T Lambda (m - m_p) - D - log det Lambda - log det L L^T ], Lambda that of the
-        previous belief.
+        1/2 [ tr(Lambda L L^T) + (m - m_p)^T Lambda (m - m_p) - D - log det Lambda - log det L L^T ], with the previous
+        belief's precision Lambda.
         """
         mean, lower = parameters
         trace = (self.root.mT @ self._lower(parameters)).square().sum((-2, -1))
@@ -200,7 +200,7 @@ class FullFit:
 
 
 def _precision(prior: MeanField) -> Tensor:
-    """e^{-log_var}, refused where the prior has a point."""
+    """e^{-log_var}; VclError if the prior has a point."""
     points = [name for name, values in prior.layout.split(prior.log_var).items() if bool((values == -inf).any())]
     if points:
         raise VclError(

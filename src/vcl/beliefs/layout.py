@@ -1,4 +1,4 @@
-"""The parameters theta as one flat vector: which slice is which tensor, and which head it belongs to."""
+"""The parameters theta as one flat vector: which slice is which tensor, and to which head it belongs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def head_of(name: str) -> str | None:
     return name[len(HEAD) :].rpartition(".")[0] if name.startswith(HEAD) else None
 
 
-@lru_cache(maxsize=1024)  # asked for at every step
+@lru_cache(maxsize=1024)  # called at every step
 def _sizes(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     return tuple(prod(shape) for shape in shapes)
 
 
 class Layout(NamedTuple):
-    """Names and shapes in the order in which they stand in the flat vector. New heads go to the end."""
+    """Names and shapes in the order of the flat vector. New heads are appended."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of values of each tensor."""
+        """The number of values of each tensor."""
         return _sizes(self.shapes)
 
     @property
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
         }
 
     def join(self, params: Params, lead: int = 0) -> Tensor:
-        """The inverse of :meth:`split`; ``lead`` counts the leading axes that the tensors share."""
+        """The inverse of :meth:`split`; ``lead`` is the number of leading axes that the tensors share."""
         return torch.cat([params[name].flatten(lead) if shape else params[name].unsqueeze(-1)
                           for name, shape in zip(self.names, self.shapes, strict=True)], dim=-1)  # fmt: skip
 
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
         return self._only(head_of(name) in wanted for name in self.names)
 
     def where(self, wanted: Callable[[str], bool]) -> Layout:
-        """The part whose names are wanted."""
+        """The part whose names satisfy ``wanted``."""
         return self._only(wanted(name) for name in self.names)
 
     def new(self, other: Layout) -> Layout:
@@ -75,19 +75,19 @@ class Layout(NamedTuple):
         return other._only(name not in known for name in other.names)
 
     def extend(self, other: Layout) -> Layout:
-        """This layout with what is new in ``other`` behind it, so that old slices never move."""
+        """This layout with the new part of ``other`` appended, so that old slices never move."""
         new = self.new(other)
         return Layout(self.names + new.names, self.shapes + new.shapes)
 
     def positions(self, part: Layout) -> Tensor:
-        """Positions of ``part``'s values in this flat vector."""
+        """The positions of ``part``'s values in this flat vector."""
         sizes = self.sizes
         spans = dict(zip(self.names, zip(accumulate(sizes, initial=0), sizes, strict=False), strict=True))
         starts = (spans[name] for name in part.names)
         return torch.cat([torch.arange(0), *(torch.arange(first, first + size) for first, size in starts)])
 
     def coordinate(self, position: int) -> str:
-        """The tensor and the index in it that stand at a position of the flat vector.
+        """The tensor and index at a position of the flat vector.
 
         >>> Layout(("w", "b"), ((2, 3), ())).coordinate(4), Layout(("w", "b"), ((2, 3), ())).coordinate(6)
         ('w[1, 1]', 'b')
@@ -102,11 +102,11 @@ class Layout(NamedTuple):
         return self.names[at] + (f"[{', '.join(index)}]" if index else "")
 
     def pick(self, flat: Tensor, part: Layout) -> Tensor:
-        """The values of ``part`` out of ``flat`` [..., D]."""
+        """The values of ``part`` in ``flat`` [..., D]."""
         return flat if part == self else flat[..., self.positions(part).to(flat.device)]
 
     def cut(self, flat: Tensor, part: Layout) -> Tensor:
-        """The same as :meth:`pick` by slices, which is cheap to differentiate and needs no index on the device."""
+        """:meth:`pick` by slices: cheap to differentiate, and without an index on the device."""
         if part == self:
             return flat
         if part.names == self.names[: len(part.names)]:
@@ -124,11 +124,11 @@ class Layout(NamedTuple):
         return torch.cat([values[..., :0], *(pieces[name] for name in self.names)], dim=-1)
 
     def put(self, flat: Tensor, part: Layout, values: Tensor) -> Tensor:
-        """``flat`` with the values of ``part`` replaced and every other one bitwise as it was."""
+        """``flat`` with the values of ``part`` replaced; the others keep their bits."""
         return values if part == self else flat.index_copy(-1, self.positions(part).to(flat.device), values)
 
     def append(self, flat: Tensor, grown: Layout, values: Tensor) -> Tensor:
-        """``flat`` [R, D] with what ``grown`` has beyond this layout behind it, out of ``values`` [1, grown.size]."""
+        """``flat`` [R, D] with the new part of ``grown`` appended, taken from ``values`` [1, grown.size]."""
         new = grown.pick(values, self.new(grown))
         return torch.cat([flat, new.expand(flat.shape[0], -1).to(flat)], dim=-1)
 

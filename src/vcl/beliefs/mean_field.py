@@ -37,7 +37,7 @@ class MeanField(NamedTuple):
         return MeanField(self.layout, self.mean.expand(runs, -1), self.log_var.expand(runs, -1))
 
     def to(self, where: torch.device | torch.dtype | str) -> MeanField:
-        """On another device, or in another precision."""
+        """Move to another device or dtype."""
         return MeanField(self.layout, self.mean.to(where), self.log_var.to(where))
 
     def grow(self, prior: MeanField) -> MeanField:
@@ -49,32 +49,32 @@ class MeanField(NamedTuple):
         return MeanField(self.layout.extend(prior.layout), mean, log_var)
 
     def restrict(self, part: Layout) -> MeanField:
-        """The marginal over ``part``: mean field, so simply those coordinates."""
+        """The marginal over ``part``: those coordinates."""
         return MeanField(part, self.layout.pick(self.mean, part), self.layout.pick(self.log_var, part))
 
     def merge(self, part: MeanField) -> MeanField:
-        """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
+        """The belief with the coordinates of ``part`` replaced; the others keep their bits."""
         mean = self.layout.put(self.mean, part.layout, part.mean)
         log_var = self.layout.put(self.log_var, part.layout, part.log_var)
         return MeanField(self.layout, mean, log_var)
 
     def select(self, runs: Tensor) -> MeanField:
-        """These runs only."""
+        """The selected runs."""
         return MeanField(self.layout, self.mean[runs], self.log_var[runs])
 
     def factor(self) -> DiagonalFactor:
-        """1/2 sum_d (theta_d - mu_d)^2 / sigma_d^2. Points, whose variance is 0, have no density and are not held."""
+        """1/2 sum_d (theta_d - mu_d)^2 / sigma_d^2. Points (variance 0) have no density and are not penalised."""
         precision = torch.where(self.log_var == -inf, 0, (-self.log_var).exp())
         return DiagonalFactor(self.layout, self.mean, precision)
 
     def bind(self, roles: Roles, climbs: str) -> MeanFieldFit:
-        """How to climb from here."""
-        from vcl.beliefs.mean_field_fit import MeanFieldFit  # which makes beliefs of this family
+        """The fit that starts from this belief."""
+        from vcl.beliefs.mean_field_fit import MeanFieldFit  # it imports this module
 
         return MeanFieldFit(self, roles, climbs)
 
     def draw(self, noise: Tensor) -> Tensor:
-        """theta = mu + sigma * noise, with any axes of draws between the run and the parameter axis."""
+        """theta = mu + sigma * noise; axes of draws go between the run and the parameter axis."""
         return like_draws(self.mean, noise) + like_draws((0.5 * self.log_var).exp(), noise) * noise
 
     def tensors(self) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ class MeanField(NamedTuple):
 
 
 def like_draws(values: Tensor, noise: Tensor) -> Tensor:
-    """``values`` [R, D] with as many axes between as ``noise`` [R, ..., D] has, so that they broadcast."""
+    """``values`` [R, D] with inner axes added, to broadcast with ``noise`` [R, ..., D]."""
     return values[(slice(None),) + (None,) * (noise.dim() - 2)]
 
 
@@ -108,12 +108,12 @@ def kl(q: MeanField, p: MeanField) -> Tensor:
 
 @final
 class KlTo:
-    """KL(q || p) for many q and one p: what depends on p alone is computed once."""
+    """KL(q || p) for many q and one p; terms of p alone are computed once."""
 
     SMALL = 2**20
-    """Up to so many parameters the precision is kept; else it is found anew where it is needed."""
+    """Up to this many parameters the precision is stored; above, it is recomputed where needed."""
     PIECE = 2**18
-    """Parameters taken at once: only so many values of what is needed for a moment are held, for each run."""
+    """Parameters processed at once per run; this bounds the memory of temporaries."""
 
     def __init__(self, p: MeanField) -> None:
         self.mean, self.log_var = p.mean, p.log_var
@@ -142,7 +142,7 @@ class KlTo:
     ) -> Tensor:
         """KL of each run, and its gradient subtracted from g_mean and g_log_var in place.
 
-        All [R, D]; ``var`` is e^{log_var}, if that is known. q may be that of some ``runs`` only.
+        All [R, D]; ``var`` is e^{log_var}, if known. q may cover a subset ``runs``.
 
         d/dm_q = (m_q - m_p) / s_p^2;  d/d log s_q^2 = (s_q^2 / s_p^2 - 1) / 2
         """
@@ -171,7 +171,7 @@ class KlTo:
         var: Tensor | None,
         at: tuple[slice, slice],
     ) -> Tensor:
-        """Twice the KL over the runs and coordinates at ``at``; q and its gradients hold those alone."""
+        """Twice the KL over the runs and coordinates at ``at``; q and its gradients cover only those."""
         if self.held is None or self.held[0].shape != mean.shape:
             self.held = torch.empty_like(mean), torch.empty_like(mean)
         one, two = self.held
@@ -189,6 +189,6 @@ class KlTo:
 
 
 def standard_normal(layout: Layout, var: float = 1.0) -> MeanField:
-    """N(0, var I) over ``layout``, for one run: two numbers in memory, however many parameters there are."""
+    """N(0, var I) over ``layout``, for one run; it stores two numbers for any number of parameters."""
     zero = torch.zeros(1, 1)
     return MeanField(layout, *(value.expand(1, layout.size) for value in (zero, zero + torch.tensor(var).log())))

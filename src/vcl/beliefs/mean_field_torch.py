@@ -1,9 +1,9 @@
-"""A mean-field fit's weights and gradients in torch: group after group of runs, in memory that is made once.
+"""Weights and gradients of a mean-field fit in torch: one group of runs at a time, in preallocated memory.
 
     drawn   theta = mu + sigma eps:  dF/dmu = sum_s dF/dtheta_s,  dF/dlog sigma^2 = sigma/2 sum_s eps_s dF/dtheta_s
-    local   the layer has the gradients in mean and variance:  dF/dlog V = V dF/dV
+    local   the layer gives the gradients in mean and variance:  dF/dlog V = V dF/dV
 
-The KL's gradient is subtracted while a group's numbers are in the caches.
+The KL gradient is subtracted while a group's values are still in the caches.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from vcl.beliefs.mean_field_fit import MeanFieldFit, Parameters
 from vcl.ops.layer_weights import Block
 
 SMALL = 2**20
-"""Up to so many parameters some things are kept that could be found anew; never by the number of runs, whose bits
-must not depend on it."""
+"""Up to this many parameters, values are cached that could be recomputed. It does not depend on the number of runs:
+stacking must not change bits."""
 
 PIECE = 2**18
-"""Values that are held for a moment only. More of them are taken in pieces, so that memory goes to what lasts."""
+"""The most temporary values at once; larger tensors are processed in pieces, to save memory."""
 
 LINE = 16
-"""Each run's gradient starts at a multiple of this many values: products round by how their memory is aligned."""
+"""Each run's gradient starts at a multiple of this many values: matrix products round by memory alignment."""
 
 
 class Gradients(NamedTuple):
-    """Where gradients go: in means and logs [R, D], and in points [R, P]; and the KL of each run [R]."""
+    """Gradients in means and logs [R, D] and in points [R, P], and the KL of each run [R]."""
 
     mean: Tensor
     log: Tensor
@@ -37,12 +37,12 @@ class Gradients(NamedTuple):
     kl: Tensor
 
     def like_parameters(self) -> Parameters:
-        """In the order of the parameters."""
+        """The gradients in the order of the parameters."""
         return (self.mean, self.log) if self.points is None else (self.mean, self.log, self.points)
 
 
 def gradients_for(parameters: Parameters) -> Gradients:
-    """Memory for the gradients."""
+    """Allocates the gradients."""
     mean, _, *rest = parameters
     points = two_like(rest[0])[0].zero_() if rest else None
     g_mean, g_log = two_like(mean).zero_()
@@ -50,16 +50,16 @@ def gradients_for(parameters: Parameters) -> Gradients:
 
 
 def two_like(mean: Tensor) -> Tensor:
-    """Memory [2, R, D] for two like ``mean`` [R, D], every run aligned alike."""
+    """Memory [2, R, D] for two tensors like ``mean`` [R, D], with equal alignment of all runs."""
     runs, size = mean.shape
     return mean.new_empty(2, runs, -(-size // LINE) * LINE)[..., :size]
 
 
 @final
 class PointsTorch:
-    """Weights that are parameters themselves, [G, ...], and where their gradients go.
+    """Point parameters [G, ...] as weights, and their gradients.
 
-    Products round by how their memory is aligned, so every group's weights are brought to the same place.
+    Matrix products round by memory alignment, so every group's weights are copied to the same buffer.
     """
 
     def __init__(self, layout: Layout, theta: Tensor, g: Tensor, group: int) -> None:
@@ -68,7 +68,7 @@ class PointsTorch:
         self.to = [layout.split(g[run : run + group]) for run in range(0, len(theta), group)]
 
     def open(self, runs: slice) -> None:
-        """Be ready for these runs."""
+        """Prepare for these runs."""
         self.here.copy_(self.theta[runs])
 
     def push(self, number: int, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None) -> None:
@@ -105,7 +105,7 @@ class DrawnTorch:
         shapes = dict(zip(*layout, strict=True))
         self.theta = {name: like.new_empty(group, draws, *shape) for name, shape in shapes.items()}
         self.weights = {name: value.flatten(0, 1) for name, value in self.theta.items()}
-        # One draw's gradient goes where it belongs at once.
+        # The gradient of a single draw needs no scratch memory.
         each = shapes.items() if draws > 1 else ()
         self.scratch = {name: like.new_empty(group, draws, *shape) for name, shape in each}
         self.places = {name: value.flatten(0, 1) for name, value in self.scratch.items()}
@@ -161,7 +161,7 @@ class DrawnTorch:
         return self.to_mean[self.number][name] if self.draws == 1 else self.places[name]
 
     def _sum(self, name: str) -> None:
-        """sum_s g and sum_s eps g of what is in the scratch; one draw's gradient is in its place already."""
+        """sum_s g and sum_s eps g of the scratch memory; a single draw's gradient is already in place."""
         to, to_log, eps = self.to_mean[self.number][name], self.to_log[self.number][name], self.eps[name]
         if self.draws == 1:
             torch.mul(to, eps[:, 0], out=to_log)
@@ -171,7 +171,7 @@ class DrawnTorch:
         torch.sum(g.mul_(eps), 1, out=to_log)
 
     def add(self, name: str, g: Tensor) -> None:
-        """sum_s g and sum_s eps g, for g [G S, ...]. A point's is put in its place."""
+        """Stores sum_s g and sum_s eps g, for g [G S, ...]; a point's gradient is copied."""
         if name not in self.theta:
             assert self.points is not None
             self.points.to[self.number][name].copy_(g)
@@ -182,14 +182,14 @@ class DrawnTorch:
         torch.sum(g * eps, 1, out=self.to_log[self.number][name])
 
     def close(self, runs: slice) -> None:
-        """d log sigma^2 = sigma/2 sum_s eps g, and all less the KL's gradient."""
+        """d log sigma^2 = sigma/2 sum_s eps g; then subtracts the KL gradient."""
         g_log = self.to.log[runs].mul_(self.sd).mul_(0.5)
         _less_kl(self.fit, self.mean, self.log, self.to, runs, g_log, self.var)
 
 
 @final
 class _PairViews:
-    """Views of a layer's memory, of one run's moments and of where their gradients go."""
+    """Views of a layer's memory, of one run's moments and of their gradients."""
 
     def __init__(self, of: LocalTorch, block: Block, h: Tensor, g: Tensor) -> None:
         self.h, self.g = h, g
@@ -208,7 +208,7 @@ class _PairViews:
 
 @final
 class LocalTorch:
-    """Means and variances of the weights of a group of runs, for layers whose units are drawn."""
+    """Means and variances of the weights of a group of runs, for layers that draw their units."""
 
     RULE = "local"
     """How its layers are computed."""
@@ -245,7 +245,7 @@ class LocalTorch:
         self.views: dict[tuple[object, ...], _PairViews] = {}
 
     def _both(self) -> Tensor:
-        """The memory of both gradients as one [2, R, D]."""
+        """Both gradients as one tensor [2, R, D]."""
         runs, stride = len(self.mean), self.to.mean.stride(0)
         return self.to.mean.as_strided((2, runs, self.mean.shape[1]), (runs * stride, stride, 1))
 
@@ -280,7 +280,7 @@ class LocalTorch:
         self.points.push(self.number, block, h, g, g_bias)
 
     def push_pair(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
-        """g^T h for the mean, V (k^T h^2) for the log variance, some rows of the weight at a time."""
+        """g^T h for the mean, V (k^T h^2) for the log variance, in blocks of weight rows."""
         kind = (self.number, block.weight, g.data_ptr(), g.shape)
         if kind not in self.views:  # layers keep their memory, and views cost as much as a small product
             self.views[kind] = _PairViews(self, block, h[:, 0], g[:, 0])
@@ -295,14 +295,14 @@ class LocalTorch:
             torch.mul(V, second, out=to_log)
 
     def close(self, runs: slice) -> None:
-        """All less the KL's gradient."""
+        """Subtracts the KL gradient."""
         _less_kl(self.fit, self.mean, self.log, self.to, runs, self.to.log[runs], self.var)
 
 
 def _less_kl(
     fit: MeanFieldFit, mean: Tensor, log: Tensor, to: Gradients, runs: slice, g_log: Tensor, var: Tensor | None
 ) -> None:
-    """The KL of these runs, whose gradient is subtracted; g_log is that in log variances and becomes that in logs."""
+    """The KL of these runs; subtracts its gradient and converts g_log from log variances to the optimised logs."""
     log_var = log[runs] if fit.scale == 1 else fit.log_var(log[runs])
     to.kl[runs] = fit.subtract_kl(mean[runs], log_var, to.mean[runs], g_log, var, runs)
     if fit.scale != 1:
@@ -311,7 +311,7 @@ def _less_kl(
 
 @final
 class MomentsTorch:
-    """From gradients in means and variances of all parameters to those in what is climbed, less the KL's."""
+    """Converts gradients in means and variances to the optimised parameters, and subtracts the KL gradient."""
 
     SEEDED = False
     """Noise comes as a tape."""
@@ -321,7 +321,7 @@ class MomentsTorch:
         self.kl = self.mean.new_zeros(len(self.mean))
 
     def __call__(self, var: Tensor, g_mean: Tensor, g_var: Tensor) -> Gradients:
-        """All [R, D], over what is drawn; they are written over."""
+        """All [R, D], over the drawn parameters; the inputs are overwritten."""
         to = Gradients(g_mean, g_var, None, self.kl)
         _less_kl(self.fit, self.mean, self.log, to, slice(0, len(self.mean)), g_var.mul_(var), var)
         return to

@@ -1,6 +1,6 @@
-"""A mean-field fit's weights and gradients on a GPU: all runs at once, one kernel for all draws, one for each gradient.
+"""Weights and gradients of a mean-field fit on a GPU: all runs at once, one kernel for all draws, one per gradient.
 
-The same as in :mod:`vcl.beliefs.mean_field_torch`. Small kernels run beside the main line of products.
+The GPU form of :mod:`vcl.beliefs.mean_field_torch`. Small kernels run on a second stream beside the matrix products.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from vcl.ops.layer_weights import tail as tail_of
 from vcl.ops.noise import Key
 
 PROCESSORS = 128
-"""About as many products of 128 x 128 a GPU takes at once."""
+"""About the number of 128 x 128 products that a GPU computes at once."""
 
 
 FEW = 8
-"""Parts of a gradient that one program adds up after another; more of them are added side by side first."""
+"""Parts of a gradient that one program sums serially; more parts are first summed in parallel."""
 
 
 @final
 class Pieces:
-    """The tensors of a flat vector in memory of their own, [rows, ...] each, where products like their factors."""
+    """The tensors of a flat vector, each [rows, ...] in its own memory, aligned for matrix products."""
 
     def __init__(self, layout: Layout, rows: int, like: Tensor) -> None:
         self.lines, offsets, size = kernel.table(tuple(spans(layout).values()), rows, like.device)
@@ -45,19 +45,19 @@ class Pieces:
 
 @final
 class PointsTriton:
-    """Weights that are parameters themselves, theta [R, D], and where their gradients go."""
+    """Point parameters theta [R, D] as weights, and their gradients."""
 
     def __init__(self, layout: Layout, theta: Tensor, g: Tensor) -> None:
         self.theta, self.pieces, self.to = theta, Pieces(layout, len(theta), theta), layout.split(g)
         self.branch = Branch(theta.device)
 
     def open(self, runs: slice) -> None:
-        """Be ready."""
+        """Prepare for a step."""
         self.branch = Branch(self.theta.device)
         kernel.copy(self.pieces.memory, self.theta, self.pieces.lines)
 
     def close(self, runs: slice) -> None:
-        """Wait for what runs beside."""
+        """Wait for the kernels on the side stream."""
         self.branch.join()
 
     def layer(self, block: Block) -> tuple[Tensor, Tensor | None]:
@@ -87,13 +87,13 @@ class PointsTriton:
 
 
 class _Climbed:
-    """What both estimators share: the parameters, p, and where gradients and shares of the KL go."""
+    """The part that both estimators share: the parameters, p, the gradients and the partial sums of the KL."""
 
     def __init__(self, fit: MeanFieldFit, draws: int, parameters: Parameters, block: int) -> None:
         self.fit, self.draws = fit, draws
         self.mean, self.log, *rest = parameters
         self.spans, self.held = spans(fit.spread), spans(fit.held)
-        # Kernels want each run's values in one piece of memory; two numbers may stand for a whole prior.
+        # Kernels need each run's values contiguous; a prior may be stored as two numbers.
         mean, log_var = (part if part.stride(-1) == 1 else part.contiguous() for part in fit.previous.moments)
         self.p = mean, log_var
         shares = sum(blocks_of(size, block) for _, size in self.held.values())
@@ -105,20 +105,20 @@ class _Climbed:
         self.block, self.done, self.branch = block, 0, Branch(self.mean.device)
 
     def open(self) -> None:
-        """Be ready for all runs."""
+        """Prepare for all runs."""
         self.done, self.branch = 0, Branch(self.mean.device)
         if self.points is not None:
             self.points.open(slice(0, len(self.mean)))
 
     def close(self) -> None:
-        """Wait for what runs beside, and add up the KL."""
+        """Wait for the kernels on the side stream, and sum the KL."""
         self.branch.join()
         if self.points is not None:
             self.points.branch.join()
         torch.sum(self.shares, 1, out=self.to.kl)
 
     def place(self, names: tuple[str, ...]) -> tuple[int, int | None, int]:
-        """Where tensors that stand next to each other begin, in theta and in p, and where their shares of the KL go."""
+        """The start of adjacent tensors in theta and in p, and of their partial sums of the KL."""
         (first, _), held, at = self.spans[names[0]], self.held.get(names[0]), self.done
         if len({name in self.held for name in names}) > 1:
             raise RuntimeError(f"{names} are taken at once, but only some of them have a posterior")
@@ -135,7 +135,7 @@ class DrawnTriton:
     """How its layers are computed."""
 
     SEEDED = True
-    """Noise follows from a key, and is made again where it is used: that of all draws is as large as all of them."""
+    """Noise is regenerated from a key wherever it is used: stored, it would take as much memory as all draws."""
 
     @staticmethod
     def noise_of(fit: MeanFieldFit, examples: int, layers: list[tuple[int, ...]]) -> int:
@@ -176,7 +176,7 @@ class DrawnTriton:
         return self.base.points.take(name)
 
     def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None, tail: bool = False) -> None:
-        """Sums over draws of g^T h, and of that times the noise, less the KL's gradient."""
+        """Sums over draws of g^T h, and of that times the noise, minus the KL gradient."""
         if block.weight not in self.theta.views:
             assert self.base.points is not None
             self.base.points.push(block, h, g, g_bias, tail)
@@ -210,13 +210,13 @@ class DrawnTriton:
         )  # fmt: skip
 
     def close(self, runs: slice) -> None:
-        """Wait for what runs beside."""
+        """Wait for the kernels on the side stream."""
         self.base.close()
 
 
 @final
 class LocalTriton:
-    """Means and variances of the weights of all runs, for layers whose units are drawn."""
+    """Means and variances of the weights of all runs, for layers that draw their units."""
 
     RULE = "local"
     """How its layers are computed."""
@@ -240,7 +240,7 @@ class LocalTriton:
 
     @property
     def branch(self) -> Branch:
-        """What runs beside the main line."""
+        """The side stream."""
         return self.base.branch
 
     def open(self, runs: slice, noise: Tensor) -> None:
@@ -257,7 +257,7 @@ class LocalTriton:
         return self.base.spans[name][0]
 
     def pair(self, name: str) -> Tensor:
-        """Mean and variance [2, R, ...] of a parameter, in memory of their own."""
+        """Mean and variance [2, R, ...] of a parameter, contiguous."""
         if name not in self.pairs:
             shape = dict(zip(*self.fit.spread, strict=True))[name]
             self.pairs[name] = self.mean.new_empty(2, len(self.mean), *shape)
@@ -284,9 +284,9 @@ class LocalTriton:
         self.base.points.push(block, h, g, g_bias, tail)
 
     def push_pair(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None, tail: bool = False) -> None:
-        """g^T h for the mean and V (k^T h^2) for the log variance, less the KL's gradient; h, g [2, R, rows, ...]."""
+        """g^T h for the mean and V (k^T h^2) for the log variance, minus the KL gradient; h, g [2, R, rows, ...]."""
         runs, rows = h.shape[1:3]
-        # A long sum into a small matrix would leave a GPU idle: then those of the draws stand side by side.
+        # A long sum into a small matrix would leave the GPU idle, so the draws are summed in parallel.
         tiles = 2 * runs * blocks_of(g.shape[3], 128) * blocks_of(h.shape[3], 128)
         parts = self.draws if tiles < PROCESSORS and rows % self.draws == 0 else 1
         with self.branch.beside(h, g, *(() if g_bias is None else (g_bias,))):
@@ -311,13 +311,13 @@ class LocalTriton:
         )  # fmt: skip
 
     def close(self, runs: slice) -> None:
-        """Wait for what runs beside."""
+        """Wait for the kernels on the side stream."""
         self.base.close()
 
 
 @final
 class MomentsTriton:
-    """From gradients in means and variances of all parameters to those in what is climbed, less the KL's."""
+    """Converts gradients in means and variances to the optimised parameters, and subtracts the KL gradient."""
 
     SEEDED = False
 
@@ -327,7 +327,7 @@ class MomentsTriton:
         self.runs_of_names = [names for names in _adjacent(fit.spread.names, held) if names]
 
     def __call__(self, var: Tensor, g_mean: Tensor, g_var: Tensor) -> Gradients:
-        """All [R, D], over what is drawn."""
+        """All [R, D], over the drawn parameters."""
         base = self.base
         base.open()
         for names in self.runs_of_names:
@@ -341,7 +341,7 @@ class MomentsTriton:
 
 
 def _adjacent(names: tuple[str, ...], held: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Names that follow each other and are all held, or all not."""
+    """Groups of adjacent names that are all held or all not held."""
     found: list[tuple[str, ...]] = []
     for name in names:
         if found and (found[-1][-1] in held) == (name in held):

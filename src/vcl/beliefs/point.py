@@ -1,4 +1,4 @@
-"""All mass at a single theta: what maximum likelihood and MAP carry."""
+"""A point mass at theta: the belief of maximum likelihood and MAP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vcl.beliefs.stored import VECTOR, checked
 
 
 class Point(NamedTuple):
-    """All mass at one theta [R, D]."""
+    """A point mass at theta [R, D]."""
 
     layout: Layout
     mean: Tensor
@@ -24,27 +24,27 @@ class Point(NamedTuple):
         return Point(self.layout, self.mean.expand(runs, -1))
 
     def grow(self, prior: MeanField) -> Point:
-        """New parameters stand at the prior's mean until data informs them."""
+        """The belief with new parameters appended, at the prior's mean."""
         return Point(self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean))
 
     def restrict(self, part: Layout) -> Point:
-        """Those coordinates."""
+        """The coordinates of ``part``."""
         return Point(part, self.layout.pick(self.mean, part))
 
     def merge(self, part: Point) -> Point:
-        """With the coordinates of ``part`` replaced."""
+        """The belief with the coordinates of ``part`` replaced."""
         return Point(self.layout, self.layout.put(self.mean, part.layout, part.mean))
 
     def to(self, where: torch.device | torch.dtype | str) -> Point:
-        """On another device, or in another precision."""
+        """Move to another device or dtype."""
         return Point(self.layout, self.mean.to(where))
 
     def select(self, runs: Tensor) -> Point:
-        """These runs only."""
+        """The selected runs."""
         return Point(self.layout, self.mean[runs])
 
     def draw(self, noise: Tensor) -> Tensor:
-        """The same theta every time."""
+        """theta itself, for every draw."""
         return like_draws(self.mean, noise).expand(noise.shape)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""An estimate with the diagonal quadratic that stands for past data: what EWC and synaptic intelligence carry."""
+"""An estimate and a diagonal quadratic that summarises past data: the belief of EWC and synaptic intelligence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vcl.beliefs.stored import VECTOR, checked
 
 
 class Quadratic(NamedTuple):
-    """An estimate theta_t and the diagonal quadratic that stands for the past, for R runs: three times [R, D].
+    """An estimate theta_t and a diagonal quadratic for the past, for R runs: mean, centre and precision [R, D].
 
-    The past is -1/2 (theta - centre)^T diag(precision) (theta - centre); EWC has its lambdas in it, SI weighs it with
-    lambda at each fit. Parameters that no data has informed have precision 0: there is no prior in it.
+    The past is -1/2 (theta - centre)^T diag(precision) (theta - centre). EWC includes its lambdas in the precision; SI
+    applies lambda at each fit. Parameters that no data has informed have precision 0: there is no prior.
     """
 
     layout: Layout
@@ -27,30 +27,30 @@ class Quadratic(NamedTuple):
     precision: Tensor
 
     def expand(self, runs: int) -> Quadratic:
-        """The same for ``runs`` runs, from one."""
+        """The same one-run belief for ``runs`` runs."""
         return Quadratic(self.layout, *(values.expand(runs, -1) for values in self[1:]))
 
     def grow(self, prior: MeanField) -> Quadratic:
-        """New parameters stand at the prior's mean, with nothing that holds them there."""
+        """The belief with new parameters at the prior's mean and precision 0."""
         mean, centre = (self.layout.append(part, prior.layout, prior.mean) for part in (self.mean, self.centre))
         precision = self.layout.append(self.precision, prior.layout, torch.zeros_like(prior.mean))
         return Quadratic(self.layout.extend(prior.layout), mean, centre, precision)
 
     def restrict(self, part: Layout) -> Quadratic:
-        """Those coordinates."""
+        """The coordinates of ``part``."""
         return Quadratic(part, *(self.layout.pick(values, part) for values in self[1:]))
 
     def merge(self, part: Quadratic) -> Quadratic:
-        """With the coordinates of ``part`` replaced and every other one bitwise as it was."""
+        """The belief with the coordinates of ``part`` replaced; the others keep their bits."""
         pairs = zip(self[1:], part[1:], strict=True)
         return Quadratic(self.layout, *(self.layout.put(old, part.layout, new) for old, new in pairs))
 
     def to(self, where: torch.device | torch.dtype | str) -> Quadratic:
-        """On another device, or in another precision."""
+        """Move to another device or dtype."""
         return Quadratic(self.layout, self.mean.to(where), self.centre.to(where), self.precision.to(where))
 
     def select(self, runs: Tensor) -> Quadratic:
-        """These runs only."""
+        """The selected runs."""
         return Quadratic(self.layout, self.mean[runs], self.centre[runs], self.precision[runs])
 
     def factor(self) -> DiagonalFactor:
@@ -58,7 +58,7 @@ class Quadratic(NamedTuple):
         return DiagonalFactor(self.layout, self.centre, self.precision)
 
     def draw(self, noise: Tensor) -> Tensor:
-        """The estimate every time."""
+        """The estimate, for every draw."""
         return like_draws(self.mean, noise).expand(noise.shape)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -71,17 +71,17 @@ class Quadratic(NamedTuple):
         return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "centre": VECTOR, "precision": VECTOR}))
 
     def add(self, anchor: Tensor, phi: Tensor) -> Quadratic:
-        """With -1/2 (theta - anchor)^T diag(phi) (theta - anchor) added.
+        """The belief with -1/2 (theta - anchor)^T diag(phi) (theta - anchor) added.
 
-        A sum of diagonal quadratics is one quadratic (and a constant): precisions add, and the centre is the
-        precision-weighted mean of the anchors. So the past takes the same memory after any number of tasks.
+        A sum of diagonal quadratics is one quadratic plus a constant: precisions add, and the centre is the
+        precision-weighted mean of the anchors. So memory does not grow with the number of tasks.
         """
         precision = self.precision + phi
-        # Where nothing holds a parameter, its centre has no meaning and stays.
+        # Where the precision is 0 the centre has no meaning and stays.
         share = torch.where(precision > 0, phi / precision, 0)
         return self._replace(centre=self.centre + share * (anchor - self.centre), precision=precision)
 
 
 def without_past(prior: MeanField) -> Quadratic:
-    """The prior's mean as the estimate, and no past."""
+    """The prior's mean as the estimate, with precision 0."""
     return Quadratic(prior.layout, prior.mean, prior.mean, torch.zeros_like(prior.mean))

@@ -1,4 +1,4 @@
-"""The families of beliefs by name: what a saved state may hold."""
+"""The families of beliefs that a saved state may contain, by name."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ FAMILIES: dict[str, type[Stored]] = {
     "point": Point,
     "quadratic": Quadratic,
 }
-"""Names stand in files, so they never change."""
+"""Files contain these names, so they never change."""
 
 
 def register(name: str, family: type[Stored]) -> None:
-    """Make a family of your own known by a name, so that its beliefs can be saved and loaded."""
+    """Registers your own family under a name, so that its beliefs can be saved and loaded."""
     if FAMILIES.get(name, family) is not family:
-        raise VclError(f"the name {name!r} is that of {FAMILIES[name].__name__}; register under another name.")
+        raise VclError(f"the name {name!r} is taken by {FAMILIES[name].__name__}; register under another name.")
     for known, other in FAMILIES.items():
         if other is family and known != name:
-            raise VclError(f"{family.__name__} is registered as {known!r} already; files need one name for a family.")
+            raise VclError(f"{family.__name__} is already registered as {known!r}; a family has one name in files.")
     FAMILIES[name] = family
 
 
 def name_of(belief: object) -> str:
-    """The name that the family of ``belief`` is registered by."""
+    """The name under which the family of ``belief`` is registered."""
     for name, family in FAMILIES.items():
         if type(belief) is family:
             return name
     kind = type(belief).__name__
     raise VclError(
-        f"a belief of the family {kind} cannot be saved, since no file could name it; give {kind} tensors() and "
+        f"a belief of the family {kind} cannot be saved, since {kind} is not registered; give it tensors() and "
         f'from_tensors(layout, tensors), and call vcl.beliefs.registry.register("a-name", {kind}) first.'
     )

@@ -1,4 +1,4 @@
-"""What a belief must offer to be saved, and the checks on tensors that come out of a file."""
+"""The interface of a belief that can be saved, and checks on tensors read from a file."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from vcl.beliefs.layout import Layout
 from vcl.errors import VclError
 
 VECTOR, MATRIX = 1, 2
-"""How often D stands in the shape of a tensor: [R, D] or [R, D, D]."""
+"""The number of D axes of a tensor: [R, D] or [R, D, D]."""
 
 
 class Stored(Belief, Protocol):
-    """A belief that is all in its layout and its tensors."""
+    """A belief that its layout and tensors fully describe."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that there is to save beside the layout, each [R, ...]."""
+        """All tensors to save with the layout, each [R, ...]."""
         ...
 
     @classmethod
     def from_tensors(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Self:
-        """The inverse; one clear sentence that begins with a tensor's name if they are not as :meth:`tensors` gave."""
+        """The inverse of :meth:`tensors`; for invalid tensors a VclError that starts with the tensor's name."""
         ...
 
 
 def checked(
     layout: Layout, tensors: Mapping[str, Tensor], shapes: Mapping[str, int], points: Collection[str] = ()
 ) -> list[Tensor]:
-    """The tensors named in ``shapes``, in that order, if they are what a belief over ``layout`` can hold.
+    """The tensors named in ``shapes``, in that order; VclError unless they are valid for ``layout``.
 
-    ``shapes`` has :data:`VECTOR` or :data:`MATRIX` by name, the mean first. All are real numbers of one dtype for as
-    many runs, and finite; those named in ``points`` may be minus infinity, which is the log variance of a point.
+    ``shapes`` maps names to :data:`VECTOR` or :data:`MATRIX`, the mean first. All must have one floating-point dtype
+    and number of runs, and be finite; those named in ``points`` may be minus infinity, the log variance of a point.
     """
     for name in shapes:
         _require(name in tensors, f"{name} is missing")
