@@ -131,7 +131,7 @@ def test_targets_of_a_regression_stay_as_they_are(dtype: torch.dtype, shape: tup
             "have dtype torch.float32; give whole numbers of an integer dtype, such as y.long()",
         ),
         (torch.tensor([False, True]), "have dtype torch.bool"),
-        (torch.tensor([[0, 1], [1, 0]]), r"have shape \(2, 2\); give one whole number an example"),
+        (torch.tensor([[0, 1], [1, 0]]), r"have shape \(2, 2\); give one whole number per example"),
         (torch.tensor([[[0]], [[1]]]), r"have shape \(2, 1, 1\)"),
     ],
 )

@@ -47,9 +47,9 @@ def test_the_others_end_at_the_bits_that_they_have_without_it(predictive: Any) -
     assert state.runs_begun == 3
     (gone,) = state.set_aside
     assert gone[:4] == (1, 8, None, 2)
-    assert gone.reason.startswith("variational fit is not finite where it begins, so the learning rate has no part")
+    assert gone.reason.startswith("variational fit is not finite at its start, so the learning rate is not the cause")
     assert describe_set_aside(state).startswith(
-        "1 of 3 runs set aside: seed 8 in task 2: variational fit is not finite where"
+        "1 of 3 runs set aside: seed 8 in task 2: variational fit is not finite at its start"
     )
     alone = end_of(blob_tasks(3, runs=2), method, (3, 21))
     beliefs = [(state.propagated, alone.propagated)]

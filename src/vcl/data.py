@@ -200,7 +200,7 @@ def as_labels(y: Tensor, lead: int, what: str = "the labels") -> Tensor:
     if y.dtype != torch.int64:
         raise VclError(f"{what} have dtype {y.dtype}; give whole numbers of an integer dtype, such as y.long().")
     if y.dim() > lead:
-        raise VclError(f"{what} have shape {tuple(y.shape)}; give one whole number an example.")
+        raise VclError(f"{what} have shape {tuple(y.shape)}; give one whole number per example.")
     return y
 
 

@@ -209,8 +209,8 @@ def test_each_example_is_answered_by_its_own_head() -> None:
     [
         (nn.BatchNorm1d(5), "keeps running statistics"),
         (nn.InstanceNorm1d(5, track_running_stats=True), "keeps running statistics"),
-        (nn.GRU(5, 5, 2, dropout=0.1), "adds noise of its own"),
-        (nn.Dropout(0.5), "adds noise of its own"),
+        (nn.GRU(5, 5, 2, dropout=0.1), "adds its own noise"),
+        (nn.Dropout(0.5), "adds its own noise"),
     ],
     ids=["batch norm", "instance norm", "GRU", "dropout"],
 )
@@ -232,7 +232,10 @@ class Peeking(nn.Linear):
 
 @pytest.mark.parametrize(
     ("trunk", "words"),
-    [(Dropping(6, 5), "draws random numbers of its own"), (Peeking(6, 5), "cannot be called for many draws")],
+    [
+        (Dropping(6, 5), "draws random numbers besides those of its parameters"),
+        (Peeking(6, 5), "cannot be called for many draws"),
+    ],
     ids=["dropout", "a path by numbers"],
 )
 def test_code_that_cannot_be_treated_soundly_is_refused_before_any_work(trunk: nn.Module, words: str) -> None:
@@ -264,7 +267,7 @@ def test_dropout_in_evaluation_mode_is_accepted() -> None:
         (lambda: CASES["classifier"].model.check(blobs(4, 0, "t", "h0", width=7), {"h0": 2}), "does not take inputs"),
         (
             lambda: Network(mlp(6, [5]), 4, Categorical()).check(blobs(4, 0, "t", "h0"), {"h0": 2}),
-            "features=4 was said",
+            "features=4 was given",
         ),
         (lambda: LinearGaussian(3).check(linear_data(4, 0), {}), "this model takes (3,)"),
     ],

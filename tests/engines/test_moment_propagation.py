@@ -176,5 +176,5 @@ def test_weights_that_are_shared_are_refused() -> None:
     with pytest.raises(VclError, match=r"layer '2' \(Linear\) shares its weights with an earlier one"):
         through(chain_of(module), *gaussian_like(module, 0), torch.zeros(2, 3, dtype=torch.float64))
     rows = nn.Sequential(nn.Linear(3, 2), nn.Flatten())
-    with pytest.raises(VclError, match=r"layer '0' \(Linear\) gets \(4, 3\) values an example.*put nn.Flatten before"):
+    with pytest.raises(VclError, match=r"layer '0' \(Linear\) gets \(4, 3\) values per example.*put nn.Flatten before"):
         through(chain_of(rows), *gaussian_like(rows, 0), torch.zeros(2, 4, 3, dtype=torch.float64))

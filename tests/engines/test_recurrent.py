@@ -184,13 +184,13 @@ def test_what_cannot_be_treated_soundly_is_refused() -> None:
     with pytest.raises(VclError, match=r"GRU was given a packed sequence.*; give it one padded tensor"):
         Network(Packed(), 8, Categorical()).check(data, {"h": 2})
     dropping = nn.GRU(2, 8, 2, dropout=0.5)
-    with pytest.raises(VclError, match=r"layer 'layer' \(GRU\) adds noise of its own \(dropout\)"):
+    with pytest.raises(VclError, match=r"layer 'layer' \(GRU\) adds its own noise \(dropout\)"):
         Network(LastOutput(nn.GRU, num_layers=2, dropout=0.5), 8, Categorical())
-    with plain_recurrence([dropping]), pytest.raises(VclError, match=r"drops out between its layers; call \.eval"):
+    with plain_recurrence([dropping]), pytest.raises(VclError, match=r"uses dropout between its layers; call \.eval"):
         dropping(torch.zeros(1, 1, 2))
     assert Network(LastOutput(nn.GRU, num_layers=2, dropout=0.5).eval(), 8, Categorical()).recurrent
     vae = small_vae()
-    with pytest.raises(VclError, match="GRU is no part of a VAE here; write the recurrence with Linear layers"):
+    with pytest.raises(VclError, match="GRU is not supported in a VAE; write the recurrence with Linear layers"):
         Vae(LastOutput(nn.GRU), vae.lower, vae.upper, 4)
     with pytest.raises(VclError, match="does not take inputs of shape"):
         Network(LastOutput(nn.GRU), 8, Categorical()).check(dataset(torch.zeros(4, 5, 3), y[:4], "t", "h"), {"h": 2})

@@ -111,7 +111,7 @@ def test_training_that_is_not_finite_before_its_first_step_is_no_matter_of_the_r
             return parameters[0].sum(1) * torch.tensor([1.0, float("nan")])
 
     with pytest.raises(
-        NonFiniteError, match=r"^a fit is not finite where it begins \(seed 1\), so the learning rate has no"
+        NonFiniteError, match=r"^a fit is not finite at its start \(seed 1\), so the learning rate is not the cause"
     ):
         ascend(Infinite(), (torch.zeros(2, 1),), numbers(runs=2), Ascent(5, batch), Rng((0, 1)), what="a fit")
 

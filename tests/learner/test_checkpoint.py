@@ -81,7 +81,7 @@ def test_a_state_before_any_task_and_shared_beliefs_survive() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no safetensors", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      "])
 def test_what_is_no_state_is_refused(content: bytes) -> None:
-    with pytest.raises(VclError, match="no saved vcl state, or it is damaged"):
+    with pytest.raises(VclError, match="not a saved vcl state, or it is damaged"):
         from_bytes(content)
 
 

@@ -142,7 +142,7 @@ class TestBadInput:
     def test_files_that_are_no_learner(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
         path.write_bytes(b"nonsense")
-        with pytest.raises(VclError, match="is no saved learner, or it is damaged"):
+        with pytest.raises(VclError, match="is not a saved learner, or it is damaged"):
             GenerativeLearner.load(path, small_vae())
         learned().save(path)
         with pytest.raises(VclError, match="was saved with another model"):

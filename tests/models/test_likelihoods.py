@@ -40,7 +40,7 @@ def test_labels_outside_the_head_are_refused() -> None:
         Categorical().check(torch.tensor([[0.0]]), 2, "task 'x'")
     with pytest.raises(VclError, match="takes floating-point targets"):
         Normal().check(torch.tensor([[1]]), 1, "task 'x'")
-    with pytest.raises(VclError, match="2 values an example but the head has 3"):
+    with pytest.raises(VclError, match="2 values per example but the head has 3"):
         Normal().check(torch.zeros(1, 4, 2), 3, "task 'x'")
 
 
@@ -85,7 +85,7 @@ def test_a_deviation_that_is_none_is_refused_when_the_likelihood_is_built(noise:
 
 def test_targets_of_several_axes_count_all_their_values() -> None:
     Normal().check(torch.zeros(1, 4, 2, 3), 6, "task 'x'")
-    with pytest.raises(VclError, match="targets have 6 values an example but the head has 3"):
+    with pytest.raises(VclError, match="targets have 6 values per example but the head has 3"):
         Normal().check(torch.zeros(1, 4, 2, 3), 3, "task 'x'")
 
 

@@ -219,7 +219,7 @@ class TestBadInput:
         check(encoder, lower, upper)
         with pytest.raises(VclError, match="encoder does not take inputs of shape"):
             check(nn.Linear(9, 6), lower, upper)
-        with pytest.raises(VclError, match=r"encoder gives \(5,\) values an example; it must give 6"):
+        with pytest.raises(VclError, match=r"encoder gives \(5,\) values per example; it must give 6"):
             check(nn.Linear(16, 5), lower, upper)
         with pytest.raises(VclError, match="decoder does not take 3 latent variables"):
             check(encoder, nn.Linear(2, 4), upper)
@@ -246,7 +246,7 @@ class TestBadInput:
                 Vae(*bad, 3)
 
     def test_a_head_never_met_is_named_with_those_that_were(self) -> None:
-        with pytest.raises(VclError, match=r"no task has brought a head 'c' yet; .*\['a', 'b'\]"):
+        with pytest.raises(VclError, match=r"no task has added a head 'c' yet; .*\['a', 'b'\]"):
             small_vae().decode(params_of(small_vae()), normals(2, 3), "c")
 
     @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ class TestBadInput:
     def test_methods_that_need_the_likelihood_itself_refuse(self, project: Any) -> None:
         model = small_vae()
         prior = model.prior({"a": 16})
-        with pytest.raises(VclError, match=r"has 3 latent variables an example|knows linear-Gaussian models only"):
+        with pytest.raises(VclError, match=r"has 3 latent variables per example|takes linear-Gaussian models only"):
             project(Target(prior, model, shapes(4, 0, "a"), prior), Rng((0,)))
         with pytest.raises(VclError, match="the evidence in closed form needs"):
             model.log_evidence({}, {}, images())

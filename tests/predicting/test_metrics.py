@@ -88,10 +88,10 @@ def test_labels_of_every_integer_dtype_and_of_shared_runs_give_the_same_numbers(
     [
         (torch.zeros(3, 8), "have dtype torch.float32"),
         (torch.zeros(3, 8, dtype=torch.bool), "have dtype torch.bool"),
-        (torch.zeros(3, 7, dtype=torch.int64), r"of shape \(3, 7\) do not go with probabilities of shape \(3, 8, 4\)"),
-        (torch.zeros(8, 1, dtype=torch.int64), r"of shape \(8, 1\) do not go with"),
+        (torch.zeros(3, 7, dtype=torch.int64), r"of shape \(3, 7\) do not match probabilities of shape \(3, 8, 4\)"),
+        (torch.zeros(8, 1, dtype=torch.int64), r"of shape \(8, 1\) do not match"),
         (torch.zeros(3, 8, 2, dtype=torch.int64), r"have shape \(3, 8, 2\)"),
-        (torch.zeros((), dtype=torch.int64), r"of shape \(\) do not go with"),
+        (torch.zeros((), dtype=torch.int64), r"of shape \(\) do not match"),
     ],
 )
 def test_labels_that_do_not_go_with_the_probabilities_are_refused(

@@ -107,7 +107,7 @@ def test_bad_arguments_are_refused() -> None:
         predict(belief(0.0), NETWORK, X, "h", Rng((0, 1)), estimator="mean")  # type: ignore[arg-type]
     with pytest.raises(VclError, match="the belief has 2 runs, x has 1 and there are 2 seeds"):
         predict(belief(0.0), NETWORK, X[:1], "h", Rng((0, 1)))
-    with pytest.raises(VclError, match="no task has brought a head 'new' yet"):
+    with pytest.raises(VclError, match="no task has added a head 'new' yet"):
         predict(belief(0.0), NETWORK, X, "new", Rng((0, 1)))
 
 

@@ -182,7 +182,7 @@ class TestCollapse:
 
     def test_a_ladder_that_stands_still_says_so(self) -> None:
         target = linear(model=LinearGaussian(4, noise=1e-9, prior_var=2.0))
-        with pytest.raises(VclError, match=r"ladder stands still at 0 of 1 \(a step of .*more particles"):
+        with pytest.raises(VclError, match=r"ladder is stuck at 0 of 1 \(a step of .*more particles"):
             SequentialMonteCarlo(100)(target, Rng((0,)))
 
     def test_likelihoods_that_are_no_numbers_weigh_nothing(self) -> None:

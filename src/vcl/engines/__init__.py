@@ -1,4 +1,4 @@
-"""How a model is evaluated under a belief: a general engine for any module, a layered one for chains of layers."""
+"""Engines evaluate a model under a belief: a general one for any module, a layered one for chains of layers."""
 
 from vcl.engines.structure import Chain as Chain
 from vcl.engines.structure import Fork as Fork

@@ -1,8 +1,8 @@
-"""Attention by plain tensor operations, which can be differentiated and batched over draws of the weights.
+"""Attention by plain tensor operations, which torch can differentiate and batch over draws of the weights.
 
-torch has faster forms, but under vmap its fused kernels for CUDA refuse some shapes ("LSE is not correctly aligned"),
-those for the CPU run one draw after another, and the fused inference path of `nn.TransformerEncoderLayer`, which
-``.eval()`` switches on, has no derivative.
+torch has faster forms, but not for this: under vmap, its fused CUDA kernels refuse some shapes ("LSE is not correctly
+aligned") and its CPU kernels run one draw after another. The fused inference path that ``.eval()`` enables in
+`nn.TransformerEncoderLayer` has no derivative.
 """
 
 from __future__ import annotations

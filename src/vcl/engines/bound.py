@@ -24,27 +24,27 @@ class Bound(Protocol):
     """L(q) of a family, an engine and an estimator, from S draws and a batch."""
 
     name: str
-    """Which engine computes it, and where the family has no rules of its own for that engine, what is done instead."""
+    """The engine that computes it, and the fallback if that engine has no rules for the family."""
 
     seeded: bool
-    """Whether it takes the key of a step's noise in the place of the noise."""
+    """Whether it takes the key of a step's noise instead of the noise."""
 
     def noise(self, batch: Data) -> int:
-        """How many standard normals one draw takes, without those of latent variables."""
+        """The number of standard normals per draw, without those of latent variables."""
         ...
 
     def aligned(self, size: int) -> int:
-        """The stride between draws whose noise has this size: the size, rounded up where kernels need it."""
+        """The stride between draws with noise of this size: the size, rounded up where kernels need it."""
         ...
 
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
-        """L(q) of each run [R] and its gradient, which is lent: the next call may write over it."""
+        """L(q) of each run [R] and its gradient, which the next call may overwrite."""
         ...
 
 
 @final
 class LayeredBound:
-    """By a walk through the layers; coordinates of q are independent."""
+    """L(q) by a walk through the layers; coordinates of q are independent."""
 
     def __init__(self, engine: Layered, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int) -> None:
         self.engine, self.fit, self.estimator, self.draws, self.latent = engine, fit, estimator, draws, latent
@@ -60,14 +60,14 @@ class LayeredBound:
         return -(-size // self.unit) * self.unit
 
     def walk(self, batch: Data, like: Tensor) -> Any:
-        """The walk for such batches, for the runs that the supplier takes at once."""
+        """The walk for batches of this size, for one group of the supplier's runs."""
         runs = self.supplier.groups[0]
         sizes, points = Sizes(runs.stop - runs.start, self.draws, batch.size), self.fit.points.names
         self.walks[batch.size] = self.engine.walk(self.rule, points, batch, sizes, like, rules=self.fit.rules)
         return self.walks[batch.size]
 
     def noise(self, batch: Data) -> int:
-        """What the supplier says: one for every parameter that is drawn, or one for every unit and example."""
+        """The supplier's number: one per drawn parameter, or one per unit and example."""
         known, shapes = set(self.fit.points.names), self.engine.shapes
         names = [name for name in self.engine.structure.names if len(shapes[name]) == 2 and name not in known]
         kind = supplier_for(self.fit, self.estimator, self.engine.name)
@@ -79,7 +79,7 @@ class LayeredBound:
         """For each group of runs: draw weights, walk through the layers, subtract the KL."""
         if self.supplier is None or not _same(self.bound_to, parameters):
             self.bound_to = parameters
-            self.supplier = None  # frees its memory before the next one is made
+            self.supplier = None  # frees its memory before the next is allocated
             self.supplier = supplier_for(self.fit, self.estimator, self.engine.name)(self.fit, self.draws, parameters)
         examples, supplier = batch.x.shape[1], self.supplier
         share = weight_of_each(examples, total) / self.draws
@@ -98,7 +98,7 @@ class LayeredBound:
 
 @final
 class GeneralBound:
-    """By the model's own code; coordinates of q are independent."""
+    """L(q) by the model's own code; coordinates of q are independent."""
 
     def __init__(
         self, engine: General, fit: MeanFieldFit, estimator: Estimator, draws: int, latent: int, why: str = ""
@@ -109,7 +109,7 @@ class GeneralBound:
         self.supplier: Any = None
         self.bound_to: Parameters = ()
         self.moments: Any = None
-        # Where nothing can be drawn by units, weights are.
+        # Parameters without local reparameterisation have their weights drawn.
         self.drawn = supplier_for(fit, "weights" if estimator == "local" else estimator, engine.name)
         self.seeded = estimator != "local" and self.drawn.SEEDED
         self.unit = UNITS[engine.name]
@@ -119,7 +119,7 @@ class GeneralBound:
         return -(-size // self.unit) * self.unit
 
     def usage(self, batch: Data) -> Usage:
-        """How each parameter is treated in batches like this; found by one recorded pass and kept."""
+        """How each parameter is treated in such batches, from one recorded pass; cached."""
         kind = (batch.size, batch.sources)
         if kind not in self.usages:
             like = self.fit.previous.mean
@@ -128,16 +128,16 @@ class GeneralBound:
         return self.usages[kind]
 
     def noise(self, batch: Data) -> int:
-        """One for every parameter that is drawn, and one for every unit and example where these are drawn."""
+        """One per drawn parameter, and one per unit and example of layers that draw their units."""
         return self.usage(batch).noise
 
     def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
-        """L(q) of each run, as torch can differentiate it."""
+        """L(q) of each run [R], differentiable by torch."""
         mean, log, *rest = parameters
         return self.fitted(mean, self.fit.log_var(log).exp(), rest, batch, total, noise) - self.fit.kl(parameters)
 
     def fitted(self, mean: Tensor, var: Tensor, rest: list[Tensor], batch: Data, total: int, noise: Tensor) -> Tensor:
-        """sum_n E_q log p(y^(n) | theta, x^(n)) of each run, from means and variances and the points."""
+        """sum_n E_q log p(y^(n) | theta, x^(n)) of each run [R], from means, variances and points."""
         usage = self.usage(batch)
         tape, z = split_noise(noise, self.draws, usage.noise, batch.size, self.latent)
         assert isinstance(tape, Tensor)
@@ -154,7 +154,7 @@ class GeneralBound:
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
-        """torch's gradient in the draws, or in means and variances, which the family turns into its parameters'."""
+        """torch's gradient in the draws, or in means and variances; the family converts it to its parameters."""
         usage = self.usage(batch)
         if usage.local:
             assert isinstance(noise, Tensor)
@@ -178,7 +178,7 @@ class GeneralBound:
         return value.detach().mul_(share).sub_(supplier.to.kl), supplier.to.like_parameters()
 
     def _bind(self, parameters: Parameters) -> None:
-        """Forget what was made for other tensors."""
+        """Drop what was built for other tensors."""
         if not _same(self.bound_to, parameters):
             self.bound_to, self.supplier, self.moments = parameters, None, None
 
@@ -199,7 +199,7 @@ class GeneralBound:
 
 @final
 class DrawnBound:
-    """By draws of theta whole, for any family: fit.draw and fit.kl are differentiated by torch."""
+    """L(q) by draws of all of theta, for any family; torch differentiates fit.draw and fit.kl."""
 
     seeded = False
 
@@ -212,12 +212,12 @@ class DrawnBound:
         return size
 
     def noise(self, batch: Data) -> int:
-        """What the family says."""
+        """The family's number."""
         size: int = self.fit.noise
         return size
 
     def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
-        """L(q) of each run, as torch can differentiate it."""
+        """L(q) of each run [R], differentiable by torch."""
         tape, z = split_noise(noise, self.draws, self.fit.noise, batch.size, self.latent)
         found = self.engine.log_lik(self.fit.draw(parameters, tape), batch, z)
         share = weight_of_each(batch.size, total) / self.draws
@@ -225,7 +225,7 @@ class DrawnBound:
         return value
 
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
-        """The engine's gradient in theta [R, S, D], taken back through the draws."""
+        """The engine's gradient in theta [R, S, D], backpropagated through the draws."""
         assert isinstance(noise, Tensor)
         tape, z = split_noise(noise, self.draws, self.fit.noise, batch.size, self.latent)
         share = weight_of_each(batch.size, total) / self.draws
@@ -244,14 +244,14 @@ def split_noise(
     if isinstance(noise, Key):
         return noise, noise.for_latent(draws * examples * latent).view(-1, draws, examples, latent) if latent else None
     tape = noise.view(len(noise), draws, -1)
-    if not latent:  # noise beyond what a draw takes is not used
+    if not latent:  # a draw ignores surplus noise
         return tape, None
     beside = tape[..., size : size + examples * latent]
     return tape[..., :size], beside.view(*tape.shape[:2], examples, latent)
 
 
 def _same(one: Parameters, other: Parameters) -> bool:
-    """Whether they are the very same tensors, whose values may have changed."""
+    """Whether both hold the same tensor objects; their values may have changed."""
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The one place that chooses how to compute."""
+"""Chooses the engine and the bound; no other module does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Engine = General | Layered
 
 
 def choose(model: Any, layout: Layout, heads: tuple[str, ...], like: Tensor) -> Engine:
-    """The engine for a model on batches of these heads, its parameters being like ``like``.
+    """The engine for a model on batches of these heads, with parameters of ``like``'s device and dtype.
 
-    Layered where the model says what it is made of, and where that is all of ``layout``; else general.
+    Layered if the model's structure is known and covers all of ``layout``; otherwise general.
     """
     leaves = "triton" if kernels.usable(like) else "torch"
     structure, general = model.structure(heads), General(model, layout, f"general/{leaves}")
@@ -34,9 +34,9 @@ def choose(model: Any, layout: Layout, heads: tuple[str, ...], like: Tensor) -> 
 
 
 def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, latent: int) -> Bound:
-    """How L(q) is computed for a family: by what the engine knows of it, or else by draws of theta.
+    """The bound for a family: by the engine's rules for it, or by draws of theta.
 
-    The bound's name says which engine it is, and whether it stands in for another one.
+    The bound's name gives the engine, and the reason if it is a fallback.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)

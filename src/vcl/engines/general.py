@@ -1,8 +1,8 @@
-"""The general engine: any module, by ``torch.func`` over runs and draws.
+"""The general engine: evaluates any module, by ``torch.func`` over runs and draws.
 
-What does not depend on a draw, such as an encoder, is computed once for all of them: only what is drawn has an axis of
-draws. Weights are drawn before the module is called. By local reparameterisation, linear layers that give each example
-one row have their outputs drawn instead (:mod:`vcl.engines.usage` finds out which these are).
+Parts that do not depend on a draw, such as an encoder, are computed once: only drawn parameters have an axis of draws.
+Weights are drawn before the module is called. With local reparameterisation, linear layers with one row per example
+draw their outputs instead (:mod:`vcl.engines.usage` detects them).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from vcl.engines.usage import Estimator, Usage, evaluate, find_usage
 from vcl.engines.vmapped_linear import with_linear_gradients
 
 Gradient = tuple[Tensor, tuple[Tensor, ...]]
-"""A value of each run [R], and its gradient like each parameter."""
+"""A value per run [R], and its gradient in each parameter."""
 
 
 @final
 class General:
-    """Any model, by what it computes: log_lik(params, data, noise) and predict(params, x, head)."""
+    """Evaluates any model through log_lik(params, data, noise) and predict(params, x, head)."""
 
     counts_rows = False
-    """Memory of a prediction cannot be told from its number of rows."""
+    """The number of rows does not determine the memory of a prediction."""
 
     def __init__(self, model: Any, layout: Layout, name: str = "general/torch") -> None:
         self.model, self.layout, self.name = model, layout, name
@@ -37,7 +37,7 @@ class General:
         return self.at(self.layout.split(theta), {}, batch, z)
 
     def at(self, drawn: Params, points: Params, batch: Data, z: Tensor | None) -> Tensor:
-        """The same at parameters [R, S, ...], and [R, ...] where draws share them."""
+        """:meth:`log_lik` at parameters [R, S, ...], or [R, ...] where draws share them."""
         each = () if z is None else (z,)
 
         def one(drawn: Params, points: Params, x: Tensor, y: Tensor, source: Tensor, *z: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class General:
     def point_gradient(
         self, theta: Tensor, batch: Data, share: float, z: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same at one theta [R, D] for all draws of z: its mean over them [R], and the gradient [R, D]."""
+        """:meth:`gradient` at one theta [R, D], averaged over draws of z: [R], and the gradient [R, D]."""
         leaf = theta.detach().requires_grad_()
         params = self.layout.split(leaf)
         with torch.enable_grad():
@@ -80,7 +80,7 @@ class General:
         return along(_linears(one, z), len(z), z.device)(params, *values)
 
     def squares(self, theta: Tensor, batch: Data) -> Tensor:
-        """sum_n ( grad log p(y^(n) | theta, x^(n)) )^2 at theta [R, D], by the gradient of each example: [R, D]."""
+        """sum_n ( grad log p(y^(n) | theta, x^(n)) )^2 at theta [R, D], from per-example gradients: [R, D]."""
 
         def log_lik(params: Params, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
             return self.model.log_lik(params, Data(x, y, source, batch.sources))  # type: ignore[no-any-return]
@@ -98,7 +98,7 @@ class General:
         return torch.vmap(draws, randomness="error")(self.layout.split(theta), x)
 
     def find_usage(self, batch: Data, mean: Tensor, estimator: Estimator, points: tuple[str, ...]) -> Usage:
-        """How each parameter is used in batches like this one; found by one recorded pass at ``mean`` [D]."""
+        """How each parameter is used in such batches, from one recorded pass at ``mean`` [D]."""
         one = Data(batch.x[0], batch.y[0], batch.source[0], batch.sources)
         latent = self.model.latent
         params, size = self.layout.split(mean), batch.size
@@ -150,7 +150,7 @@ def _over_draws(
 def squares_one_by_one(
     log_lik: Callable[..., Tensor], params: Params, *part: Tensor, fixed: Params | None = None
 ) -> dict[str, Tensor]:
-    """torch.func's gradient of each example in ``params`` [R, ...] (not in ``fixed``), squared and summed."""
+    """Per-example gradients in ``params`` [R, ...] (not in ``fixed``) by torch.func, squared and summed."""
 
     def one(params: Params, fixed: Params, *example: Tensor) -> Tensor:
         return log_lik({**fixed, **params}, *(value.unsqueeze(0) for value in example)).squeeze(0)
@@ -166,9 +166,9 @@ def squares_one_by_one(
 def along(
     function: Callable[..., Tensor], count: int, device: torch.device, in_dims: tuple[int | None, ...] | int = 0
 ) -> Callable[..., Tensor]:
-    """``function`` along the first axis, ``count`` long, of all arguments whose place in ``in_dims`` is 0.
+    """``function`` mapped over the first axis, of length ``count``, of arguments whose entry in ``in_dims`` is 0.
 
-    A single one on a CPU is called as it is, because there vmap takes as long as a small network does.
+    On a CPU a count of 1 is called without vmap, whose overhead equals the time of a small network.
     """
     if count > 1 or device.type != "cpu":
         return torch.vmap(function, in_dims, randomness="error")
@@ -187,14 +187,14 @@ def _first(argument: Tensor | Params, place: int | None) -> Tensor | Params:
 
 
 def _linears(function: Callable[..., Tensor], like: Tensor) -> Callable[..., Tensor]:
-    """``function``, on CUDA with our gradient of linear layers: captured steps there do not pay for its Python."""
+    """``function``, on CUDA with our gradient of linear layers; captured steps hide its Python overhead."""
     return with_linear_gradients(function) if like.is_cuda else function
 
 
 def differentiate(value: Callable[..., Tensor], parameters: tuple[Tensor, ...]) -> Gradient:
-    """A value [R] and its gradient, as torch differentiates it."""
+    """A value [R] and its gradient, by torch's autograd."""
     leaves = tuple(part.detach().requires_grad_() for part in parameters)
     with torch.enable_grad():
         found = value(*leaves)
-        gradients = torch.autograd.grad(found, leaves, torch.ones_like(found))  # runs never meet: no sum is needed
+        gradients = torch.autograd.grad(found, leaves, torch.ones_like(found))  # runs are independent: no sum is needed
     return found.detach(), tuple(g.contiguous() for g in gradients)

@@ -1,4 +1,4 @@
-"""The layered engine: forks of chains, and encoders with decoders, with gradients written out layer by layer."""
+"""The layered engine: forks of chains and encoder-decoders, with explicit gradients layer by layer."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from vcl.ops.layers import Sizes
 from vcl.ops.rows import as_input
 
 LEAVES: dict[str, Any] = {"layered/torch": layers_torch, "layered/triton": layers_triton}
-"""What layers are computed with, by the engine's name."""
+"""The module that computes layers, by engine name."""
 
 
 @final
 class Layered:
-    """A model of known structure. Rare requests, such as the bound of one example, go to the general engine."""
+    """Evaluates a model of known structure. Rare requests, such as one example's bound, use the general engine."""
 
     def __init__(self, structure: Fork | Latent, layout: Layout, general: General, name: str) -> None:
         self.structure, self.layout, self.general, self.name = structure, layout, general, name
         self.shapes = dict(zip(*layout, strict=True))
         self.counts_rows = isinstance(structure, Fork)
-        """Memory of a prediction follows from its number of rows."""
+        """The number of rows determines the memory of a prediction."""
         self.walks: dict[tuple[object, ...], ForkWalk | LatentWalk] = {}
 
     def walk(
         self, rule: str, points: tuple[str, ...], batch: Data, sizes: Sizes, like: Tensor, leaves: Any = None,
         rules: Mapping[str, str] | None = None,
     ) -> Any:  # fmt: skip
-        """The walk for such batches, in memory of its own: layers by ``rule``, but those of ``points`` are shared.
+        """The walk for such batches, with its own memory. Layers use ``rule``; draws share the weights in ``points``.
 
-        ``rules`` names another rule for some weights.
+        ``rules`` gives another rule for single weights.
         """
         leaves = LEAVES[self.name] if leaves is None else leaves
         known, others = set(points), dict(rules or {})
@@ -74,7 +74,7 @@ class Layered:
     def point_gradient(
         self, theta: Tensor, batch: Data, share: float, z: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same at one theta [R, D] for all draws of z: its mean over them [R], and the gradient [R, D]."""
+        """:meth:`gradient` at one theta [R, D], averaged over draws of z: [R], and the gradient [R, D]."""
         draws = 1 if z is None else z.shape[1]
         names = self.layout.names
         if self.name == "layered/torch":
@@ -96,7 +96,7 @@ class Layered:
 
     @torch.no_grad()
     def collect(self, theta: Tensor, batch: Data, collector: Collector) -> None:
-        """Hand every layer's inputs and gradients at theta [R, D], example by example, to ``collector``."""
+        """Pass every layer's per-example inputs and gradients at theta [R, D] to ``collector``."""
         self._through(Collecting(self.layout, theta, collector), (), theta, batch, 1.0, 1, None)
 
     def _through(
@@ -109,7 +109,7 @@ class Layered:
         draws: int,
         z: Tensor | None,
     ) -> Tensor:
-        """One run after another: sum_n log p of each draw [R, S]."""
+        """sum_n log p of each draw [R, S], one run at a time."""
         walk = self.walk("given", points, batch, Sizes(1, draws, batch.size), theta, layers_torch)
         values = []
         for runs in supplier.groups:
@@ -134,7 +134,7 @@ class Layered:
 
 
 def outputs(chain: Chain, params: Mapping[str, Tensor], h: Tensor) -> Tensor:
-    """What a chain gives at parameters [R, S, ...] for rows h [R, S, B, in]; either S may be 1 where draws share."""
+    """The outputs of a chain at parameters [R, S, ...] for rows h [R, S, B, in]; a shared S is 1."""
     for step in chain:
         h = _linear(h, params[step.weight], params.get(step.bias or "")) if isinstance(step, Block) else step(h)
     return h

@@ -1,8 +1,8 @@
 """Deterministic moment propagation: the mean and variance of a network's output under independent Gaussian weights.
 
-Layer by layer (the forward pass of probabilistic backpropagation). After a linear layer each unit is taken to be
-Gaussian and the units to be independent; given that, both kinds of layer are exact. With one hidden layer the output's
-mean and variance are exact altogether, because the first layer's units are Gaussian and share no weights.
+This is the forward pass of probabilistic backpropagation. After a linear layer the units are assumed Gaussian and
+independent; given that, both kinds of layer are exact. With one hidden layer the output's mean and variance are exact,
+because the first layer's units are Gaussian and share no weights.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from vcl.ops.layers import TINY
 
 
 def through(layers: Layers, mean: Params, var: Params, x: Tensor) -> tuple[Tensor, Tensor]:
-    """E and Var of what comes out [N, out] of one layer after another, for inputs x [N, ...].
+    """E and Var [N, out] of a chain's output for inputs x [N, ...], with parameters ~ N(mean, diag var).
 
-    Their parameters are ~ N(mean, diag var). The layers are of the kinds nn.Linear, nn.ReLU, nn.Flatten, nn.Identity.
+    The layers may be nn.Linear, nn.ReLU, nn.Flatten and nn.Identity.
     """
     h: Tensor = x
     h_var: Tensor | None = None
@@ -34,10 +34,10 @@ def through(layers: Layers, mean: Params, var: Params, x: Tensor) -> tuple[Tenso
 def linear(
     h: Tensor, h_var: Tensor | None, weight: tuple[Tensor, Tensor], bias: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
-    """E and Var of a = sum_i w_i h_i + b, all independent, each given by its mean and variance.
+    """E and Var of a = sum_i w_i h_i + b for independent w, h and b, each given by mean and variance.
 
-    E a = E h (E W)^T + E b;  Var a = Var h (E W)^2^T + ((E h)^2 + Var h) (Var W)^T + Var b. Known inputs have no
-    variance (``h_var`` None), which saves a product.
+    E a = E h (E W)^T + E b;  Var a = Var h (E W)^2^T + ((E h)^2 + Var h) (Var W)^T + Var b. Known inputs have
+    ``h_var`` None, which saves a product.
     """
     (M, V), (b, b_var) = weight, bias or (None, None)
     mean = F.linear(h, M, b)
@@ -51,7 +51,7 @@ def relu(mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
 
     E = mean Phi + s phi,  Var = s^2 [ Phi + (alpha Phi + phi) (alpha (1 - Phi) - phi) ].
 
-    The variance is E[max(0, a)^2] - E^2 rearranged, so that no two large terms are left to cancel.
+    The variance is E[max(0, a)^2] - E^2, rearranged so that no two large terms cancel.
     """
     sd = (var + TINY).sqrt()
     alpha = mean / sd
@@ -64,7 +64,7 @@ def relu(mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
 def _apply(
     layer: nn.Module, name: str, mean: Params, var: Params, h: Tensor, h_var: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """One layer. Exact types only: a subclass may do something else."""
+    """The moments after one layer. Exact types only: a subclass may compute something else."""
     kind = type(layer)
     if isinstance(layer, nn.Linear) and kind is nn.Linear:
         return _linear_layer(layer, name, mean, var, h, h_var)
@@ -86,12 +86,12 @@ def _linear_layer(
     weight, bias = (f"{name}.{part}" if name else part for part in ("weight", "bias"))
     if h.dim() != 2:
         raise VclError(
-            f"layer {name!r} (Linear) gets {tuple(h.shape[1:])} values an example, which would share weights; "
-            "moment propagation takes one row an example, so put nn.Flatten before it."
+            f"layer {name!r} (Linear) gets {tuple(h.shape[1:])} values per example, which would share weights; "
+            "moment propagation takes one row per example, so put nn.Flatten before it."
         )
     if weight not in mean or (layer.bias is not None and bias not in mean):
         raise VclError(
             f"layer {name!r} (Linear) shares its weights with an earlier one, so their outputs are not "
-            "independent; moment propagation takes layers with weights of their own."
+            "independent; moment propagation takes layers that share no weights."
         )
     return linear(h, h_var, (mean[weight], var[weight]), None if layer.bias is None else (mean[bias], var[bias]))

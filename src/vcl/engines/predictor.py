@@ -1,9 +1,9 @@
 """Predictions summed over draws: of the weights or, by local reparameterisation, of units.
 
-In a chain the first layer's units are drawn, a = m + d eps, and multiplied once for all draws; the other layers'
-weights are drawn, theta = mu + sigma eps. All examples share a draw's noise: each of them by itself has the right
-distribution, which is all that a prediction asks. Examples are columns, so that neither products nor a softmax need a
-copy, and on a CPU only as many as its caches hold are taken at a time.
+In a chain the first layer draws its units, a = m + d eps, with one product for all draws; the other layers draw their
+weights, theta = mu + sigma eps. All examples share a draw's noise: each example's marginal distribution is right, which
+is all that a prediction needs. Examples are columns, so that products and softmax need no copy. On a CPU they are
+processed in blocks that fit into the caches.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from vcl.ops.rows import as_input
 Generators = tuple[torch.Generator, ...]
 
 Sum = Callable[[Tensor], Tensor]
-"""From inputs [R, n, ...] to the sum over some draws of the prediction's moments [R, n, C]."""
+"""A function from inputs [R, n, ...] to the sum over draws of the prediction's moments [R, n, C]."""
 
 
 def predictor(
     engine: General | Layered, q: Belief, roles: Roles, head: str, draws: int, estimator: Estimator,
     generators: Generators,
 ) -> Sum:  # fmt: skip
-    """The sum over ``draws`` draws of q. A belief that is not mean-field always draws its weights."""
+    """A function that sums predictions over ``draws`` draws of q. Only a mean-field belief can use ``local``."""
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
     if estimator != "local" or not isinstance(q, MeanField):
@@ -49,14 +49,14 @@ def predictor(
 
 
 def drawn_predictions(engine: General | Layered, q: Belief, head: str, draws: int, generators: Generators) -> Sum:
-    """The prediction's moments under each of some draws of all weights, shared by all inputs: [R, S, n, C]."""
+    """A function to the prediction's moments under each draw [R, S, n, C]; all inputs share the drawn weights."""
     noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
     theta = q.draw(noise)
     return lambda x: engine.predictions(theta, x, head)
 
 
 def _local(engine: General, q: MeanField, roles: Roles, head: str, draws: int, generators: Generators) -> Sum:
-    """Local reparameterisation where it is exact, weights drawn anew for each block of inputs elsewhere."""
+    """Local reparameterisation where it is exact; elsewhere new weights are drawn for each block of inputs."""
     drawn, fixed = q.restrict(roles.spread), q.restrict(roles.points)
     means, variances = (drawn.layout.split(part) for part in (drawn.mean, drawn.log_var.exp()))
     points, params = fixed.layout.split(fixed.mean), q.layout.split(q.mean[0])
@@ -74,7 +74,7 @@ def _local(engine: General, q: MeanField, roles: Roles, head: str, draws: int, g
 
 
 class _Drawn(NamedTuple):
-    """A layer's weight [R, S, out, in] and bias [R, S, out, 1], drawn."""
+    """A layer's drawn weight [R, S, out, in] and bias [R, S, out, 1]."""
 
     W: Tensor
     b: Tensor | None
@@ -82,7 +82,7 @@ class _Drawn(NamedTuple):
 
 @final
 class FirstLayerLocal:
-    """sum_s E[y | f_{theta_s}(x)] for draws theta_s ~ q that are fixed once."""
+    """sum_s E[y | f_{theta_s}(x)] for fixed draws theta_s ~ q."""
 
     def __init__(self, structure: Fork, q: MeanField, head: str, draws: int, generators: Generators) -> None:
         means, variances = q.layout.split(q.mean), q.layout.split(q.log_var.exp())
@@ -159,7 +159,7 @@ class FirstLayerLocal:
 
 
 COLUMN_MOMENTS: dict[type, Callable[[Tensor], Tensor]] = {}
-"""Functions from outputs in columns [S, C, n] to moments, by the exact type of the likelihood."""
+"""Functions from outputs in columns [S, C, n] to moments, by the likelihood's exact type."""
 
 
 def _reused(memory: dict[int, Tensor], place: int, like: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,15 +1,15 @@
-"""Recurrent layers by plain tensor operations, which can be differentiated and batched over draws of the weights.
+"""Recurrent layers by plain tensor operations, which torch can differentiate and batch over draws of the weights.
 
-torch's own forms have no rule for vmap (a whole layer fails, a cell runs one draw after another), and on CUDA devices
-they move the weights into one piece of memory, which drawn weights are not theirs to move. With x_t the input and h_t
-the state of an example at time t,
+torch's own forms have no vmap rule (a layer fails, a cell runs one draw after another), and on CUDA they move the
+weights into one contiguous buffer, which drawn weights do not allow. With x_t the input and h_t the state of an example
+at time t,
 
     RNN   h_t = tanh( W x_t + b + U h_{t-1} + c ), or with ReLU
     GRU   r, z = sigmoid( . ),  n = tanh( W_n x_t + b_n + r (U_n h_{t-1} + c_n) ),  h_t = (1 - z) n + z h_{t-1}
     LSTM  i, f, o = sigmoid( . ),  g = tanh( . ),  c_t = f c_{t-1} + i g,  h_t = o tanh(c_t), projected if asked for
 
-The products with all inputs of a sequence are taken at once; those with the state are one after another. A weight is
-used at every time step, so it is drawn and never treated locally.
+The input products of a sequence are computed at once, the state products step by step. A weight is used at every time
+step, so it is drawn and never reparameterised locally.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Hidden = tuple[Tensor, ...]
 """(h,), or (h, c) of an LSTM; each [N, units]."""
 
 Advance = Callable[[Tensor, Tensor, Hidden], Hidden]
-"""From what the input and the state say to the gates, each [N, gates x units], and the state to the next state."""
+"""From the input's and the state's gate terms, each [N, gates x units], and the state to the next state."""
 
 
 def recurrent_layers(module: nn.Module) -> tuple[nn.Module, ...]:
-    """torch's recurrent layers and cells within a module; not those whose forward is somebody's own."""
+    """torch's recurrent layers and cells in a module, without those that override forward."""
     return tuple(layer for layer in module.modules() if type(layer).forward in FORMS)
 
 
 @contextmanager
 def plain_recurrence(layers: Sequence[nn.Module]) -> Iterator[None]:
-    """Within it these layers answer by plain operations. As with their parameters, one call at a time may have them."""
+    """Makes these layers use plain operations inside the context. Like their parameters, it is not thread-safe."""
     for layer in layers:
         layer.__dict__["forward"] = partial(FORMS[type(layer).forward], layer)
     try:
@@ -51,19 +51,19 @@ def plain_recurrence(layers: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def drops_out(layer: nn.Module) -> bool:
-    """Whether a recurrent layer adds noise of its own between its layers now."""
+    """Whether a recurrent layer currently applies dropout between its layers."""
     return isinstance(layer, nn.RNNBase) and layer.training and layer.dropout > 0 and layer.num_layers > 1
 
 
 def _layer(layer: Any, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-    """What ``nn.RNN``, ``nn.GRU`` and ``nn.LSTM`` give: outputs [T, N, ...] or [N, T, ...], and the last states."""
+    """Like ``nn.RNN``, ``nn.GRU`` and ``nn.LSTM``: outputs [T, N, ...] or [N, T, ...], and the last states."""
     if isinstance(input, PackedSequence):
         raise VclError(
             f"{type(layer).__name__} was given a packed sequence, whose examples end at different times; give it one "
             "padded tensor and take each example's last output by its index."
         )
     if drops_out(layer):
-        raise VclError(f"{type(layer).__name__} drops out between its layers; call .eval() on the module.")
+        raise VclError(f"{type(layer).__name__} uses dropout between its layers; call .eval() on the module.")
     if input.dim() not in (2, 3):
         raise RuntimeError(f"{type(layer).__name__} takes inputs of 2 or 3 axes, not {input.dim()}")
     batched, first = input.dim() == 3, 0 if layer.batch_first else 1
@@ -90,7 +90,7 @@ def _layer(layer: Any, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
 
 
 def _start(layer: nn.RNNBase, examples: int, x: Tensor) -> Hidden:
-    """States of 0, each [layers x directions, N, units]."""
+    """Zero states, each [layers x directions, N, units]."""
     places, units = layer.num_layers * (2 if layer.bidirectional else 1), layer.proj_size or layer.hidden_size
     widths = (units, layer.hidden_size) if layer.mode == "LSTM" else (units,)
     return tuple(torch.zeros(places, examples, width, dtype=x.dtype, device=x.device) for width in widths)
@@ -110,7 +110,7 @@ def _along(layer: nn.RNNBase, number: int, reverse: bool, x: Tensor, state: Hidd
 
 
 def _cell(layer: Any, input: Tensor, hx: Any = None) -> Any:
-    """What ``nn.RNNCell``, ``nn.GRUCell`` and ``nn.LSTMCell`` give: the next state [N, units]."""
+    """Like ``nn.RNNCell``, ``nn.GRUCell`` and ``nn.LSTMCell``: the next state [N, units]."""
     if input.dim() not in (1, 2):
         raise RuntimeError(f"{type(layer).__name__} takes inputs of 1 or 2 axes, not {input.dim()}")
     x = input if input.dim() == 2 else input.unsqueeze(0)
@@ -156,4 +156,4 @@ FORMS: dict[Any, Callable[..., Any]] = {
     **{kind.forward: _layer for kind in (nn.RNN, nn.GRU, nn.LSTM)},
     **{kind.forward: _cell for kind in (nn.RNNCell, nn.GRUCell, nn.LSTMCell)},
 }
-"""By torch's own forward, so that a class of somebody's own with another forward keeps that."""
+"""By torch's forward function, so that a subclass with its own forward keeps it."""

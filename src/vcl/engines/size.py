@@ -1,4 +1,4 @@
-"""How many values a computation makes on its way, counted by doing it once."""
+"""Counts the values that a computation produces, by running it once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 
 def values_made(compute: Callable[[], object]) -> int:
-    """The number of values in all results of the operations of ``compute``, views and intermediate ones too."""
+    """The number of values in the results of all operations of ``compute``, including views and intermediates."""
     with torch.no_grad(), _Count() as count:
         compute()
     total: int = count.total

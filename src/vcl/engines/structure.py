@@ -1,9 +1,9 @@
-"""What a model is made of, as one value: a fork of chains, an encoder and a decoder, or nothing that is known.
+"""The structure of a model: a fork of chains, an encoder and a decoder, or unknown.
 
-A *chain* is a list of linear layers and elementwise functions, over inputs that are flattened. It can be written down
-as an ``nn.Sequential``, or as a module of one's own whose code applies one layer after another. The first is read from
-its structure. The second is traced (``torch.fx``), and believed only if the layers so found, called one by one, give
-the module's own outputs and gradients: code can do what a trace does not show.
+A *chain* is a list of linear layers and elementwise functions over flattened inputs. It may be an ``nn.Sequential`` or
+a custom module that applies one layer after another. An ``nn.Sequential`` is read directly. A custom module is traced
+(``torch.fx``) and accepted only if the traced layers, called one by one, reproduce its outputs and gradients: code can
+do what a trace does not show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from vcl.ops.layer_weights import Block
 
 Chain = tuple[Block | nn.Module, ...]
-"""Linear layers and elementwise functions without parameters, in their order."""
+"""Linear layers and elementwise functions without parameters, in order."""
 
 
 class Fork(NamedTuple):
@@ -55,7 +55,7 @@ class Latent(NamedTuple):
 
 
 class Opaque(NamedTuple):
-    """Anything else: known by what it computes only."""
+    """Unknown structure: any other model."""
 
 
 Structure = Fork | Latent | Opaque
@@ -67,7 +67,7 @@ def names_in(steps: Iterable[Block | nn.Module]) -> tuple[str, ...]:
 
 
 def chain_from(layers: Layers, named: Callable[[str], str]) -> Chain:
-    """Layers as a chain whose parameters are called as ``named`` says; flattening and identities are left out."""
+    """Layers as a chain with parameters renamed by ``named``; flattening and identities are left out."""
     steps: list[Block | nn.Module] = []
     for name, layer in layers:
         if isinstance(layer, nn.Linear):
@@ -79,7 +79,7 @@ def chain_from(layers: Layers, named: Callable[[str], str]) -> Chain:
 
 
 def _out_of_place(function: nn.Module) -> nn.Module:
-    """The same function, which leaves its input as it is."""
+    """The same function, not in place."""
     if not getattr(function, "inplace", False):
         return function
     other: Any = copy(function)
@@ -88,7 +88,7 @@ def _out_of_place(function: nn.Module) -> nn.Module:
 
 
 Layers = list[tuple[str, nn.Module]]
-"""Layers with their names, in the order in which they are applied. What has no parameters may have any name."""
+"""Named layers in the order of application. A layer without parameters may have any name."""
 
 ROW_WISE = (nn.Linear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus)
 
@@ -100,19 +100,19 @@ FUNCTIONS: Mapping[Callable[..., Tensor] | str, type[nn.Module]] = {
     F.silu: nn.SiLU,
     F.softplus: nn.Softplus,
 }
-"""Functions and methods that are layers, if they are called without more ado."""
+"""Functions and methods that count as layers when called without further arguments."""
 
 FLAT = [
     *((flatten, "x", 1) for flatten in ("flatten", torch.flatten)),
     *((view, "x", ("size", "x", 0), -1) for view in ("view", "reshape")),
     *((view, "x", (getitem, (getattr, "x", "shape"), 0), -1) for view in ("view", "reshape")),
 ]
-"""Ways to write that an input x is flattened."""
+"""Traced expressions that flatten an input x."""
 
 
 def flat_chain(module: nn.Module) -> Layers:
-    """The layers of a module that flattens its inputs and is then a plain chain of linear layers and elementwise
-    functions; none where it is not known to be one."""
+    """The layers of a module that flattens its inputs and then is a plain chain of linear layers and elementwise
+    functions; empty if it is not known to be one."""
     if is_flat_chain(module):
         return chain_of(module)
     layers = _traced(module)
@@ -120,18 +120,18 @@ def flat_chain(module: nn.Module) -> Layers:
 
 
 def is_flat_chain(module: nn.Module) -> bool:
-    """Whether a module is an ``nn.Sequential`` as :func:`flat_chain` has it."""
+    """Whether a module is an ``nn.Sequential`` that :func:`flat_chain` accepts."""
     layers = chain_of(module)
     return _flat(layers) and _plain(module, layers[1:])
 
 
 def is_chain(module: nn.Module) -> bool:
-    """Whether a module is an ``nn.Sequential`` of linear layers and elementwise functions, or one of these alone."""
+    """Whether a module is an ``nn.Sequential`` of linear layers and elementwise functions, or a single one."""
     return _plain(module, chain_of(module))
 
 
 def chain_of(module: nn.Module) -> Layers:
-    """The layers of an ``nn.Sequential``, of whatever depth."""
+    """The layers of an ``nn.Sequential`` of any depth."""
     every = module.named_modules(remove_duplicate=False)
     return [(name, layer) for name, layer in every if type(layer) is not nn.Sequential]
 
@@ -142,7 +142,7 @@ def _flat(layers: Layers) -> bool:
 
 
 def _plain(module: nn.Module, layers: Layers) -> bool:
-    """Exact types only, no hooks, and no parameter twice."""
+    """Whether all layers have exact types, no hooks and no shared parameters."""
     plain = all(type(layer) in ROW_WISE for _, layer in layers)
     hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
     found = [id(value) for _, layer in layers for value in layer.parameters()]
@@ -150,10 +150,10 @@ def _plain(module: nn.Module, layers: Layers) -> bool:
 
 
 def _traced(module: nn.Module) -> Layers:
-    """What a module's code does to its input, as layers; none where that is more than one after another."""
+    """The layers that a module's code applies to its input; empty unless it applies one after another."""
     try:
         first, *steps, last = fx.Tracer().trace(module).nodes
-    except Exception:  # Whatever code may raise that is called with no numbers: then nothing is known of it.
+    except Exception:  # Tracing may raise anything; treat as not a chain.
         return []
     layers, before, done = _flattened(first, steps)
     for step in steps[done:]:
@@ -166,7 +166,7 @@ def _traced(module: nn.Module) -> Layers:
 
 
 def _flattened(x: fx.Node, steps: list[fx.Node]) -> tuple[Layers, fx.Node, int]:
-    """The first steps of a trace, if all they do is to flatten the input: as a layer, where it ends, how many they are.
+    """The first steps of a trace, if they only flatten the input: as a layer, their last node, and their number.
 
     x.view(-1, 784) counts, because a :class:`~vcl.models.Network` refuses inputs whose rows it would mix.
     """
@@ -178,26 +178,26 @@ def _flattened(x: fx.Node, steps: list[fx.Node]) -> tuple[Layers, fx.Node, int]:
 
 
 def _written(value: object, x: fx.Node) -> Any:
-    """What stands in a trace as it was written: a function or method with its arguments, "x" for the input."""
+    """A traced node as an expression: a function or method with its arguments, "x" for the input."""
     if not isinstance(value, fx.Node):
         return value
     return "x" if value is x else (value.target, *(_written(each, x) for each in value.args), *value.kwargs)
 
 
 def _layer(module: nn.Module, step: fx.Node) -> nn.Module | None:
-    """A step of a trace as a layer, if it is one."""
+    """A step of a trace as a layer; None if it is not one."""
     target: Any = step.target
     more = step.args[1:]
     if step.op == "call_module" and not more and not step.kwargs:
         return module.get_submodule(target)
     if step.op not in ("call_function", "call_method"):
         return None
-    plain = not more and step.kwargs in ({}, {"inplace": False})  # a trace names that one though nobody gave it
+    plain = not more and step.kwargs in ({}, {"inplace": False})  # a trace adds this argument itself
     return FUNCTIONS[target]() if plain and target in FUNCTIONS else None
 
 
 def _agree(module: nn.Module, layers: Layers) -> bool:
-    """Whether the layers one by one give what the module gives, and its gradients, at random parameters and inputs."""
+    """Whether the layers reproduce the module's outputs and gradients at random parameters and inputs."""
     linear = [layer for _, layer in layers if isinstance(layer, nn.Linear)]
     if not linear:
         return False
@@ -222,7 +222,7 @@ def _agree(module: nn.Module, layers: Layers) -> bool:
 
     try:
         theirs = found(lambda params, x: functional_call(module, params, x))
-    except Exception:  # Code may refuse such inputs.
+    except Exception:  # Code may refuse these inputs.
         return False
     pairs = zip(theirs, found(one_by_one), strict=True)
     return all(their.dtype == our.dtype and torch.allclose(their, our, rtol=1e-4) for their, our in pairs)

@@ -1,4 +1,4 @@
-"""What supplies an engine with weights: a table by family, estimator and engine, open to new entries."""
+"""The suppliers of an engine's weights, by family, estimator and engine; new entries may be added."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SUPPLIERS: dict[tuple[type, str, str], Any] = {
     (MeanFieldFit, "weights", "general/triton"): DrawnTriton,
     (MeanFieldFit, "local", "general/triton"): MomentsTriton,
 }
-"""From (a family's fit, an estimator, an engine) to what hands out weights and takes gradients."""
+"""From (a family's fit, an estimator, an engine) to the class that supplies weights and takes gradients."""
 
 UNITS = {"layered/torch": 1, "general/torch": 1, "layered/triton": 16, "general/triton": 16}
-"""Values that an engine's noise is aligned to: kernels read four at once, and whole lines of 64 bytes at best."""
+"""The alignment of an engine's noise, in values: kernels read four at once, and 64-byte lines are best."""
 
 
 def supplier_for(fit: Any, estimator: str, engine: str) -> Any:

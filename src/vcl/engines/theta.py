@@ -1,4 +1,4 @@
-"""Suppliers of weights from given vectors theta, which return gradients or collect curvature."""
+"""Suppliers of weights at given vectors theta; they return gradients or collect curvature."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vcl.ops.layer_weights import Block
 
 @final
 class AtTheta:
-    """theta [R, S, D], one run after another, and its gradient in memory of its own.
+    """theta [R, S, D], one run at a time, and its gradient.
 
-    Products round by how their memory is aligned, so every run's theta is brought to the same place.
+    Matrix products round by memory alignment, so every run's theta is copied to the same buffer.
     """
 
     def __init__(self, layout: Layout, theta: Tensor) -> None:
@@ -29,7 +29,7 @@ class AtTheta:
         self.groups, self.number = [slice(run, run + 1) for run in range(runs)], 0
 
     def open(self, runs: slice) -> None:
-        """Be ready for this run."""
+        """Prepare for this run."""
         self.number = runs.start
         self.here.copy_(self.theta[runs.start])
 
@@ -50,16 +50,16 @@ class AtTheta:
 
 
 class Collector(Protocol):
-    """Gathers what a layer's curvature is made of."""
+    """Collects a layer's inputs and gradients for its curvature."""
 
     def take(self, run: int, block: Block, h: Tensor, g: Tensor) -> None:
-        """h [rows, in] came into a layer, and g [rows, out] is each example's own gradient of what went out."""
+        """Take a layer's inputs h [rows, in] and the per-example gradients g [rows, out] of its outputs."""
         ...
 
 
 @final
 class Collecting:
-    """theta [R, D] whose gradients are collected, example by example, instead of summed."""
+    """theta [R, D] with per-example gradients that are collected instead of summed."""
 
     def __init__(self, layout: Layout, theta: Tensor, collector: Collector) -> None:
         self.theta, self.collector, self.number = theta, collector, 0
@@ -68,7 +68,7 @@ class Collecting:
         self.at = layout.split(self.here)
 
     def open(self, runs: slice) -> None:
-        """Be ready for this run."""
+        """Prepare for this run."""
         self.number = runs.start
         self.here.copy_(self.theta[runs])
 
@@ -81,7 +81,7 @@ class Collecting:
         return self.at[name]
 
     def push(self, block: Block, h: Tensor, g: Tensor, g_bias: Tensor | None = None) -> None:
-        """Hands h and g to the collector."""
+        """Passes h and g to the collector."""
         self.collector.take(self.number, block, h[0], g[0])
 
 
@@ -89,8 +89,8 @@ class Collecting:
 class Diagonal:
     """sum_n ( grad log p^(n) )^2, the diagonal of the Fisher information [R, D].
 
-    In a linear layer the gradient of one example is g h^T, so the sum of its squares is (g^2)^T (h^2): no example's own
-    gradient is ever formed.
+    In a linear layer the gradient of one example is g h^T, so the sum of squares is (g^2)^T (h^2), without forming any
+    per-example gradient.
     """
 
     def __init__(self, layout: Layout, like: Tensor) -> None:

@@ -1,14 +1,14 @@
-"""A forward pass under q(theta) instead of one theta: local reparameterisation, or weights that are drawn.
+"""A forward pass under q(theta) instead of one theta: by local reparameterisation or by drawn weights.
 
-The network stays a plain ``nn.Module``. Before a fit, one recorded pass shows how each parameter is used. A
-parameter that is used once, by a linear layer that gives each example one row, may be treated by *local
-reparameterisation*: with a = x W^T + b and theta ~ q,
+The network stays a plain ``nn.Module``. Before a fit, one recorded pass shows how each parameter is used. A parameter
+that is used once, by a linear layer with one row per example, allows *local reparameterisation*: with a = x W^T + b
+and theta ~ q,
 
     a_j ~ N( sum_i x_i mu_ji + mu_bj,  sum_i x_i^2 sigma_ji^2 + sigma_bj^2 ),  independent over j and examples,
 
-exactly, so noise is drawn for a instead of W, anew for each example. Everything else (convolutions, linear layers
-over a sequence, tied weights, attention, embeddings, masks) has correlations between its outputs that this would
-lose: there theta = mu + sigma * noise is drawn, once for the whole batch. Nothing silently uses the mean.
+exactly, so noise is drawn for a instead of W, independently for each example. All other uses (convolutions, linear
+layers over a sequence, tied weights, attention, embeddings, masks) have correlated outputs, which this would lose:
+there theta = mu + sigma * noise is drawn once for the whole batch. No parameter silently uses its mean.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Estimator = Literal["local", "weights"]
 ESTIMATORS: tuple[Estimator, ...] = ("local", "weights")
 
 Function = Callable[[Params], Tensor]
-"""Anything computed from one theta: log-likelihoods of a batch, or outputs."""
+"""A function of one theta: log-likelihoods of a batch, or outputs."""
 
 
 class Usage(NamedTuple):
-    """How each parameter is treated, and how much standard normal noise one draw takes."""
+    """How each parameter is treated, and the number of standard normals per draw."""
 
     drawn: tuple[str, ...]
     local: tuple[str, ...]
@@ -49,10 +49,10 @@ def find_usage(
     points: Collection[str] = (),
     with_more: Function | None = None,
 ) -> Usage:
-    """Run ``function`` once, on the parameters of one run, and decide by what it does with them.
+    """Runs ``function`` once on one run's parameters, and decides how to treat each.
 
-    ``points`` are parameters without variance, which are never drawn. ``with_more`` is the same function of one example
-    more: a layer whose rows are examples then has one row more, and one that has as many rows by chance has not.
+    ``points`` are parameters without variance, which are never drawn. ``with_more`` is the function for one more
+    example: a layer whose rows are examples then has one more row, while a layer with as many rows by chance has not.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
@@ -83,7 +83,7 @@ def find_usage(
 
 
 def check_many(function: Function, params: Params) -> None:
-    """Raise one clear sentence unless ``function`` can be called for many draws, all of whose noise is on the tape."""
+    """Raise VclError unless ``function`` works under vmap over draws and draws no random numbers itself."""
     if not params:  # nothing is drawn
         return
     try:
@@ -92,7 +92,7 @@ def check_many(function: Function, params: Params) -> None:
     except RuntimeError as error:
         why, what = "cannot be called for many draws of its parameters at once", "write it with tensor operations alone"
         if "random" in str(error):
-            why, what = "draws random numbers of its own beside those of its parameters", "remove them"
+            why, what = "draws random numbers besides those of its parameters", "remove them"
         raise VclError(f"the model {why}; {what}. (torch: {str(error).splitlines()[0]})") from error
 
 
@@ -109,7 +109,7 @@ def evaluate(usage: Usage, function: Function, mean: Params, var: Params, noise:
 
 
 class _Tape:
-    """Hands out consecutive pieces of one flat noise vector."""
+    """Returns consecutive pieces of one flat noise vector."""
 
     def __init__(self, noise: Tensor) -> None:
         self.noise, self.position = noise, 0
@@ -120,7 +120,7 @@ class _Tape:
 
 
 class _Recorder(TorchFunctionMode):
-    """Notes how each parameter is used: by a linear layer that has one row an example, or otherwise."""
+    """Records how each parameter is used: by a linear layer with one row per example, or otherwise."""
 
     def __init__(self, params: Params, examples: int) -> None:
         self.names = {id(value): name for name, value in params.items()}
@@ -137,7 +137,7 @@ class _Recorder(TorchFunctionMode):
         result = func(*args, **kwargs)
         found = [id(value) for value in _leaves((args, kwargs)) if id(value) in self.names]
         if not found or not any(isinstance(value, Tensor) for value in _leaves(result)):
-            return result  # such as a question for a shape or a dtype
+            return result  # such as a query for a shape or dtype
         linear: set[int] = set()
         if func is F.linear:
             x, weight, bias = _linear_arguments(*args, **kwargs)
@@ -153,10 +153,10 @@ class _Recorder(TorchFunctionMode):
 
 
 class _Local(TorchFunctionMode):
-    """Answers linear calls whose weight is q's by a draw of their output."""
+    """Replaces linear calls with local weights by a draw of their output."""
 
     def __init__(self, var: Params, params: Params, tape: _Tape) -> None:
-        # Paired by identity: ``params`` holds the very objects that the module will hand to its operations.
+        # Paired by identity: ``params`` holds the objects that the module passes to its operations.
         self.var = {id(params[name]): (params[name], value) for name, value in var.items()}
         self.tape = tape
         self.used: set[int] = set()
@@ -206,7 +206,7 @@ def _linear_arguments(
 
 
 def _among(values: Iterable[Any], known: Collection[int]) -> bool:
-    """Whether one of ``values``, or of what they hold, is known by its identity; asked of every operation."""
+    """Whether ``values``, including nested ones, contain an object with a known id; called for every operation."""
     for value in values:
         held = value if isinstance(value, tuple | list) else value.values() if isinstance(value, Mapping) else ()
         if id(value) in known or (held and _among(held, known)):

@@ -1,8 +1,8 @@
-"""Linear layers under vmap whose gradient comes as it is needed.
+"""Linear layers under vmap with an explicit gradient.
 
-Left to itself, vmap makes the gradient of a weight [out, in] as one of [in, out], turned: with a weight of its own for
-every draw that is a copy of all of them, and each bias is multiplied by 1 on its way. Nothing else differs. The price
-is time in Python, which a captured step pays once: so it is taken on CUDA devices, and not where steps run eagerly.
+By default vmap computes the gradient of a weight [out, in] as a transposed [in, out]; with one weight per draw this
+copies all of them, and it multiplies each bias by 1. Results are otherwise the same. The explicit form costs time in
+Python. A captured step pays that once, so it is used on CUDA devices and not for eager steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 
 def with_linear_gradients(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same function, whose linear layers bring their own gradient; for use inside vmap."""
+    """The same function with explicit gradients of its linear layers; for use inside vmap."""
 
     def call(*args: Any) -> Tensor:
         with _Linears():
@@ -27,7 +27,7 @@ def with_linear_gradients(function: Callable[..., Tensor]) -> Callable[..., Tens
 
 
 class _Linears(TorchFunctionMode):
-    """Answers linear calls that have rows and a bias; the others are as they are."""
+    """Replaces linear calls with rows and a bias; other calls are unchanged."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

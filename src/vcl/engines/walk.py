@@ -2,10 +2,10 @@
 
     F = share sum_n sum_s log p(y^(n) | theta_s, x^(n)),   up: h_l = layer_l(h_{l-1}),   down: g_{l-1} = layer_l^T(g_l)
 
-A walk does not know the distribution of the weights, nor what is done with their gradients. A supplier hands out the
-weights of each layer (:mod:`vcl.ops.layer_weights`) and takes what it needs for their gradient, layer by layer, so that
-no gradient of all draws is ever held. How a layer is computed is not known here either: :mod:`vcl.ops.layers_torch` has
-layers for any device, one run at a time, and :mod:`vcl.ops.layers_triton` for all runs at once on a GPU.
+A walk is independent of the distribution of the weights and of the use of their gradients. A supplier
+(:mod:`vcl.ops.layer_weights`) provides the weights of each layer and takes their gradient, layer by layer, so that the
+gradient of all draws is never stored. The layers are computed elsewhere: :mod:`vcl.ops.layers_torch` for any device,
+one run at a time, and :mod:`vcl.ops.layers_triton` for all runs at once on a GPU.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from vcl.ops.layer_weights import Block
 from vcl.ops.layers import Function, Layer, Linear, Score, Sizes
 
 LayerRule = Callable[[Block], str]
-"""How a linear layer is computed: "given" or "local", or another name that a table of rules has."""
+"""The rule that computes a linear layer: "given", "local", or another name in a table of rules."""
 
 
 class Bindings(NamedTuple):
-    """What a walk is bound to: sizes of tensors, the rule of each layer, and which weights all draws share."""
+    """The fixed settings of a walk: sizes of tensors, the rule of each layer, and the weights that draws share."""
 
     shapes: Mapping[str, tuple[int, ...]]
     rule: LayerRule
@@ -34,17 +34,17 @@ class Bindings(NamedTuple):
     sizes: Sizes
     like: Tensor
     leaves: Any
-    """What layers are computed with: :mod:`vcl.ops.layers_torch`, or another module of the same contents."""
+    """The module that computes layers: :mod:`vcl.ops.layers_torch`, or one with the same interface."""
 
 
 class _Walk:
-    """Layers from the first to the last, made in memory of their own."""
+    """Builds the layers of a walk, each with its own memory."""
 
     def __init__(self, bindings: Bindings) -> None:
         self.bindings, self.noise = bindings, 0
 
     def layers(self, chain: Chain, shared_input: bool, below: bool) -> list[Layer]:
-        """The layers of a chain; ``below`` says whether something before it wants a gradient."""
+        """The layers of a chain; ``below`` says whether its input needs a gradient."""
         linear: list[Linear | nn.Module] = []
         for step in chain:
             if isinstance(step, Block):
@@ -60,7 +60,7 @@ class _Walk:
         return made[::-1]
 
     def linear(self, block: Block, shared_input: bool, below: bool) -> Linear:
-        """A linear layer's units, and where its noise begins if it draws them."""
+        """A linear layer's sizes, and the start of its noise if it draws units."""
         out, width = self.bindings.shapes[block.weight]
         at = self.noise
         if self.bindings.leaves.RULES[self.bindings.rule(block)].NOISY:
@@ -91,7 +91,7 @@ def _down(layers: list[Layer], g: Tensor | None, weights: Any) -> Tensor | None:
 
 @final
 class ForkWalk:
-    """Through the trunk, through each head that a batch has, and back."""
+    """Through the trunk and each head of a batch, and back."""
 
     def __init__(self, structure: Fork, heads: tuple[str, ...], bindings: Bindings) -> None:
         walk, likelihood = _Walk(bindings), structure.likelihood
@@ -118,7 +118,7 @@ class ForkWalk:
         self.inputs = bindings.leaves.Inputs(self.layers[0] if self.layers else None, bindings.like)
 
     def __call__(self, weights: Any, batch: Data, z: Tensor | None, share: float) -> Tensor:
-        """sum_n log p of each draw, in parts [G S, parts]; gradients of ``share`` times it go to ``weights``."""
+        """sum_n log p of each draw, in parts [G S, parts]; ``weights`` gets the gradients of ``share`` times it."""
         h = _up(self.layers, self.inputs(batch.x), weights)
         y = as_labels(batch.y, 2) if self.labels and batch.y.dtype != torch.int64 else batch.y
         values: list[Tensor] = []
@@ -162,7 +162,7 @@ class Head:
 
 
 def _tail_in_order(structure: Fork, head: Block, bindings: Bindings) -> bool:
-    """Whether the last hidden layer's bias, the head's weight and its bias stand next to each other in theta."""
+    """Whether the last hidden layer's bias, the head's weight and its bias are adjacent in theta."""
     blocks = [step for step in structure.trunk if isinstance(step, Block)]
     if not blocks:
         return False
@@ -187,7 +187,7 @@ class LatentWalk:
         self.group = bindings.sizes.group
 
     def __call__(self, weights: Any, batch: Data, z: Tensor | None, share: float) -> Tensor:
-        """sum_n of each draw's bound, in parts [G S, parts], with ``z`` [G, S, B, latent]; as above."""
+        """sum_n of each draw's bound, in parts [G S, parts], with ``z`` [G, S, B, latent]; see :class:`ForkWalk`."""
         assert z is not None
         x, draws = self.inputs(batch.x), self.sizes.draws
         drawn, divergence = self.encoding.up(_up(self.encoder, x, weights), z)
@@ -198,11 +198,11 @@ class LatentWalk:
 
 
 SCORED: dict[type, str] = {}
-"""Likelihoods whose gradient is written out, by their exact type; any other is differentiated by torch."""
+"""Likelihoods with an explicit gradient, by exact type; torch differentiates any other."""
 
 
 def score_of(name: str, likelihood: Any, out: int, bindings: Bindings) -> Score:
-    """log p and its gradient, for outputs of so many units."""
+    """The score (log p and its gradient) for outputs of ``out`` units."""
     if name in bindings.leaves.SCORES:
         score: Score = bindings.leaves.SCORES[name](bindings.sizes, out, bindings.like)
         return score
@@ -216,7 +216,7 @@ def runs_of(batch: Data, runs: slice) -> Data:
 
 
 def _of_head(batch: Data, y: Tensor, head: str) -> tuple[Tensor, Tensor]:
-    """Which examples are the head's [G, B], as numbers, and labels that it can be asked for."""
+    """A 0/1 mask [G, B] of the head's examples, and labels within its range."""
     mine = torch.stack([batch.source == at for at, source in enumerate(batch.sources) if source.head == head]).any(0)
     if y.is_floating_point():
         return mine.to(y.dtype), y

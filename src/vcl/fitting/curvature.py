@@ -1,15 +1,15 @@
-"""Phi_t, the curvature of a task's log-likelihood at theta_t, by its diagonal.
+"""Phi_t, the diagonal curvature of a task's log-likelihood at theta_t.
 
-    empirical   sum_n ( grad log p(y^(n) | theta, x^(n)) )^2, the labels being those of the data (the paper)
+    empirical   sum_n ( grad log p(y^(n) | theta, x^(n)) )^2, with the labels of the data (the paper)
     true        the same with labels drawn from the model, y^(n) ~ p(y | theta, x^(n))
     hessian     - d^2/dtheta_d^2 sum_n log p(y^(n) | theta, x^(n)), the definition; for small models
 
-The square is taken of each example's own gradient and then summed. (The square of a batch's mean gradient is
-another thing: it vanishes at the optimum.)
+Each example's gradient is squared and then summed. (The square of a batch's mean gradient is different: it vanishes at
+the optimum.)
 
-With latent variables log p(y^(n) | theta, x^(n)) is example n's own lower bound, averaged over K draws of z before its
+With latent variables log p(y^(n) | theta, x^(n)) is example n's lower bound, averaged over K draws of z before its
 gradient is squared; or, tighter, the importance-sampled bound log (1/K) sum_k p(x | z_k, theta) p(z_k) / q(z_k | x).
-Parameters that have no posterior have curvature 0: nothing will hold them.
+Parameters without a posterior have curvature 0, because no penalty applies to them.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ CurvatureKind = Literal["empirical", "true", "hessian"]
 CURVATURE_KINDS: tuple[CurvatureKind, ...] = ("empirical", "true", "hessian")
 
 VALUES_IN_FLIGHT = 2**26
-"""Gradient values (or activations) held at once, over runs and examples (256 MiB of float32)."""
+"""The most gradient values (or activations) in memory at once, over runs and examples (256 MiB of float32)."""
 
 HESSIAN_LIMIT = 20_000
-"""Parameters up to which a Hessian's diagonal is taken: it needs one pass over the data for each of them."""
+"""The most parameters for a Hessian diagonal, which needs one pass over the data per parameter."""
 
 
 @final
 @dataclass(frozen=True)
 class Curvature:
-    """Which Phi_t, and from how many examples: at most ``samples``, drawn anew for each run; none takes all.
+    """The kind of Phi_t and its number of examples: at most ``samples``, drawn for each run; None uses all.
 
-    A sum over fewer examples is scaled up to all N_t, so that Phi_t always speaks for the whole task. ``draws`` counts
-    those of the latent variables, where the model has them, and ``importance`` takes the importance-sampled bound.
+    A sum over fewer examples is scaled up to N_t, so Phi_t always refers to the whole task. ``draws`` is the number of
+    draws of latent variables, if any, and ``importance`` selects the importance-sampled bound.
     """
 
     kind: CurvatureKind = "empirical"
@@ -56,7 +56,7 @@ class Curvature:
     importance: bool = False
 
     def check(self) -> None:
-        """Raise one clear sentence unless this can be computed."""
+        """Raise VclError unless these settings are valid."""
         if self.kind not in CURVATURE_KINDS:
             raise unknown("curvature", self.kind, CURVATURE_KINDS)
         if self.samples is not None and self.samples < 1:
@@ -83,11 +83,11 @@ class Curvature:
         return phi * weight_of_each(sample.size, data.size)
 
     def _of_bounds(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
-        """sum_n ( grad L^(n)(theta) )^2 [R, D] of each example's own lower bound L^(n)."""
+        """sum_n ( grad L^(n)(theta) )^2 [R, D] for each example's lower bound L^(n)."""
         if not isinstance(model, LatentModel) or self.kind != "empirical":
             raise VclError(
-                f"the curvature is {self.kind!r}, but {type(model).__name__} has latent variables, whose bound knows "
-                "no labels to draw and no exact Hessian; use the curvature 'empirical'."
+                f"the curvature is {self.kind!r}, but {type(model).__name__} has latent variables, whose bound has no "
+                "labels to draw and no exact Hessian; use the curvature 'empirical'."
             )
         known = held(model, layout)
         params = layout.split(theta)
@@ -116,7 +116,7 @@ def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, lab
     if labels is not None:
         size = data.y[0].numel()
         parts = (*parts, draw_noise(size, labels.generators(theta.device), theta).view(data.y.shape))
-    # The general engine holds one gradient per example; the layered one only what passes through the layers.
+    # The general engine stores one gradient per example; the layered engine stores only activations.
     each = layout.size if isinstance(engine, General) else _row_values(layout, data)
     total = torch.zeros_like(theta)
     chunks = (torch.split(part, _chunk(data.runs * each), dim=1) for part in parts)
@@ -138,11 +138,11 @@ def _drawn_labels(model: Model, layout: Layout, theta: Tensor, batch: Data, nois
 
 
 def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -> Tensor:
-    """- diag of the Hessian, one column at a time; below 0 (no mode is reached) it counts as 0, which adds nothing."""
+    """- diag of the Hessian [R, D], one column at a time; negative values (not at a mode) become 0."""
     if layout.size > HESSIAN_LIMIT:
         raise VclError(
-            f"the Hessian's diagonal of {layout.size:,} parameters needs as many passes over the data; up to "
-            f"{HESSIAN_LIMIT:,} are taken: use the curvature 'empirical' or 'true' for this model."
+            f"the Hessian's diagonal of {layout.size:,} parameters needs as many passes over the data; the limit is "
+            f"{HESSIAN_LIMIT:,}: use the curvature 'empirical' or 'true' for this model."
         )
 
     def log_lik(theta: Tensor, x: Tensor, y: Tensor, source: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -
 
 
 def _row_values(layout: Layout, data: Data) -> int:
-    """About how many numbers one example leaves on its way through a network: its input, and each unit a few times."""
+    """An estimate of the values per example in a pass: its input, and each unit a few times."""
     return data.x[0, 0].numel() * 4 + 8 * sum(shape[0] for shape in layout.shapes if shape)
 
 

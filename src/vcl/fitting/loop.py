@@ -1,4 +1,4 @@
-"""The one training loop. Every projection that climbs an objective climbs it here."""
+"""The training loop, shared by every projection that maximises an objective."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SCHEDULES: tuple[Schedule, ...] = ("constant", "cosine")
 
 
 class Progress(NamedTuple):
-    """One finished epoch: what is being fitted, how far it is, and the objective of each run [R]."""
+    """One finished epoch: the name of the fit, its progress, and the objective of each run [R]."""
 
     what: str
     epoch: int
     epochs: int
     objective: Tensor
     note: str = ""
-    """What people should hear of when the fit is done, if anything."""
+    """A remark to show when the fit is done, if any."""
 
 
 Report = Callable[[Progress], None]
@@ -39,7 +39,7 @@ def silent(progress: Progress) -> None:
 
 
 def scaled_sum(log_lik: Tensor, total: int) -> Tensor:
-    """sum over all N examples, estimated without bias from a batch [..., B]: N/B times the batch's sum.
+    """An unbiased estimate of the sum over all N examples from a batch [..., B]: N/B times the batch's sum.
 
     The KL and other penalties are never rescaled.
     """
@@ -48,9 +48,9 @@ def scaled_sum(log_lik: Tensor, total: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Ascent:
-    """Adam (made anew for every fit) over shuffled batches; ``batch=None`` takes all examples at once.
+    """Adam over shuffled batches, restarted for every fit; ``batch=None`` takes all examples at once.
 
-    A fit ends at the mean of the iterates of its last steps, ``average`` of all (0: the last iterate alone).
+    A fit returns the mean iterate over the last fraction ``average`` of its steps (0: the last iterate).
     """
 
     epochs: int = 100
@@ -60,7 +60,7 @@ class Ascent:
     average: float = 0.0
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         if self.epochs < 1:
             raise VclError(f"epochs is {self.epochs}; give at least 1.")
         if self.batch is not None and self.batch < 1:
@@ -73,7 +73,7 @@ class Ascent:
             raise VclError(f"average is {self.average}; give a share of the steps, from 0 (none) to 1 (all).")
 
     def steps(self, examples: int) -> int:
-        """How many steps a fit of this many examples takes."""
+        """The number of steps of a fit to this many examples."""
         return self.epochs * -(-examples // min(self.batch or examples, examples))
 
     def rate(self, step: int, steps: int) -> float:
@@ -90,7 +90,7 @@ def ascend(
     report: Report = silent,
     what: str = "fit",
 ) -> tuple[Tensor, ...]:
-    """Climb ``objective`` from ``start`` (each [R, ...]) and return where it ends."""
+    """Maximise ``objective`` from ``start`` (each [R, ...]) and return the final parameters."""
     steps = settings.steps(data.size)
     first = steps - ceil(settings.average * steps)
     end: tuple[Tensor, ...] = ()
@@ -113,11 +113,11 @@ def climb(
     report: Report = silent,
     what: str = "fit",
 ) -> Iterator[tuple[tuple[Tensor, ...], Step]]:
-    """Every step of the climb: where the parameters are after it, and what it saw before it was taken.
+    """Yields every step: the parameters after it, and the objective and gradient before it.
 
-    Each epoch visits every example once, in an order of its own for each run. Runs share the arithmetic and
-    nothing else: the loss is their sum and Adam works element by element. The parameters are lent, like the
-    step's gradient: the next step overwrites them, so copy what you keep.
+    Each epoch visits every example once, in a separate order for each run. Runs share the arithmetic and nothing else:
+    the loss is their sum and Adam works element by element. The next step overwrites the parameters and the gradient,
+    so copy what you keep.
     """
     settings.check()
     device = start[0].device
@@ -125,14 +125,14 @@ def climb(
     del start
     batch = min(settings.batch or data.size, data.size)
     if batch == data.size:
-        data = ready(data)  # it is the same batch at every step
+        data = ready(data)  # every step has the same batch
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
     take = make_step(objective, now, data, settings.lr, rng.at("noise"))
     guard = Guard(what, settings, rng.seeds, report, lag=1 if is_queued(device) else 0)
     done = 0
     for epoch in range(1, settings.epochs + 1):
-        # A whole-data batch has no order, so none is drawn and nothing is gathered.
+        # A full batch needs no order and no gathering.
         index = (
             None
             if batch == data.size
@@ -151,9 +151,9 @@ def climb(
 
 @final
 class Guard:
-    """Reports every epoch and ends a fit whose numbers are no longer finite; the error says of which runs.
+    """Reports every epoch and stops a fit that becomes non-finite; the error names the runs.
 
-    Checking forces a sync, so where work is queued it lags some epochs.
+    Checking forces a sync, so on queued devices it lags some epochs.
     """
 
     def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, lag: int) -> None:
@@ -162,7 +162,7 @@ class Guard:
         self.start: Tensor | None = None
 
     def epoch(self, epoch: int, value: Tensor, parameters: tuple[Tensor, ...], first: Tensor | None = None) -> None:
-        """An epoch ended with this objective [R] on average, and here; ``first`` was that of its first step."""
+        """Record an epoch: its mean objective [R], the parameters, and the objective ``first`` of its first step."""
         if epoch == 1:
             self.start = first  # before any step was taken
         self.unseen.append((epoch, _finite(value, parameters)))
@@ -171,7 +171,7 @@ class Guard:
         self.report(Progress(self.what, epoch, self.settings.epochs, value))
 
     def end(self) -> None:
-        """Look at what is left."""
+        """Check the remaining epochs."""
         for each in self.unseen:
             self._look(*each)
 
@@ -181,8 +181,8 @@ class Guard:
         if self.start is not None and not bool(self.start.isfinite().all()):
             raise self._error(
                 self.start.isfinite(),
-                f"{self.what} is not finite where it begins",
-                ", so the learning rate has no part in it: a variance (init_var, prior_var), init_sd or lambda is out "
+                f"{self.what} is not finite at its start",
+                ", so the learning rate is not the cause: a variance (init_var, prior_var), init_sd or lambda is out "
                 "of range for this network, or the inputs are too large.",
             )
         raise self._error(
@@ -200,7 +200,7 @@ class Guard:
 def _finite(value: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
     """Whether all numbers of each run are finite: [R]."""
     fine = value.isfinite()
-    for values in parameters:  # the extremes of a run are NaN if any value is, and need no mask as large as theta
+    for values in parameters:  # min and max are NaN if any value is, without a mask the size of theta
         low, high = torch.aminmax(values.flatten(1), dim=1)
         fine = fine & low.isfinite() & high.isfinite()
     return fine

@@ -1,4 +1,4 @@
-"""One step of Adam up an objective: operation by operation, or as a captured CUDA graph."""
+"""One step of Adam on an objective: eager, or as a captured CUDA graph."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from vcl.ops.rows import examples_at, rows_at
 
 
 class Objective(Protocol):
-    """What is climbed: one value per run, so that stacked runs never meet."""
+    """A function to maximise: one value per run, so that stacked runs stay independent."""
 
     def noise(self, batch: Data) -> int:
-        """How many standard normals one run's estimate takes."""
+        """The number of standard normals per run."""
         ...
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
-        """Estimate [R] of the objective over all ``total`` examples from one batch and noise [R, K]."""
+        """An estimate [R] of the objective over all ``total`` examples from one batch and noise [R, K]."""
         ...
 
 
 class Step(NamedTuple):
-    """What a step saw: the objective [R] and its gradient (like each parameter), both before the step was taken.
+    """The objective [R] and its gradient in each parameter, both before the step.
 
-    The gradient is lent: the next step writes over it.
+    The next step overwrites the gradient.
     """
 
     value: Tensor
@@ -44,32 +44,32 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Differentiated(Objective, Protocol):
-    """An objective that computes its own gradient. It must not keep batch or noise, whose memory is reused."""
+    """An objective that computes its own gradient. It must not keep batch or noise: their memory is reused."""
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """The estimate and its gradient, each run's in one piece; the next call may write over the gradient."""
+        """The estimate and its gradient, contiguous for each run; the next call may overwrite the gradient."""
         ...
 
 
 Gradient = Callable[[tuple[Tensor, ...], Data, int, Tensor], Step]
-"""From parameters, a batch, the number of all examples and noise to the estimate and its gradient."""
+"""A function from parameters, a batch, the total number of examples and noise to the estimate and its gradient."""
 
 
 @runtime_checkable
 class Seeded(Objective, Protocol):
-    """An objective whose kernels can make their noise by themselves."""
+    """An objective whose kernels can generate their own noise."""
 
     def seeded(self, batch: Data) -> bool:
-        """Whether they can for such batches."""
+        """Whether they do for such batches."""
         ...
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
-        """The estimate and its gradient, with this noise or, where it can, with the noise that follows from a key."""
+        """The estimate and its gradient, with this noise or, if seeded, with the noise of a key."""
         ...
 
 
 def gradient_of(objective: Objective) -> Gradient:
-    """The estimate and its gradient: the objective's own, or else torch's."""
+    """The objective's own gradient function, or torch's."""
     if isinstance(objective, Differentiated):
         return objective.gradient
     return partial(by_autograd, objective)
@@ -85,13 +85,13 @@ def by_autograd(
     total: int,
     noise: N,
 ) -> Step:
-    """The estimate and its gradient, as torch differentiates it."""
+    """The estimate and its gradient, by torch's autograd."""
     return Step(*differentiate(lambda *leaves: objective(leaves, batch, total, noise), parameters))
 
 
 @final
 class Eager:
-    """A step run operation by operation."""
+    """A step executed eagerly."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Eager:
         self.tape: Tensor | None = None
 
     def rate(self, lr: float) -> None:
-        """Set the learning rate of the steps to come."""
+        """Set the learning rate of the next steps."""
         self.adam.rate(lr)
 
     def __call__(self, index: Tensor | None) -> Step:
@@ -137,10 +137,10 @@ RECORDING = Lock()
 
 @final
 class Captured:
-    """The same step recorded once per batch size as a CUDA graph and replayed: no Python between its kernels."""
+    """A step recorded once per batch size as a CUDA graph and replayed, without Python between its kernels."""
 
     WARM_UP = 3
-    """Steps (real ones) that run eagerly first, so that every lazily made buffer exists before recording."""
+    """Eager training steps before recording, so that every lazily allocated buffer exists."""
 
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -148,7 +148,7 @@ class Captured:
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor | None, Step]] = {}
 
     def rate(self, lr: float) -> None:
-        """Set the learning rate of the steps to come."""
+        """Set the learning rate of the next steps."""
         self.eager.rate(lr)
 
     def __call__(self, index: Tensor | None) -> Step:
@@ -181,7 +181,7 @@ class Captured:
         for generator in self.eager.noise.generators:
             graph.register_generator_state(generator)
         slot = None if index is None else index.clone()
-        # Other threads may be at work on streams of their own, but only one records at a time.
+        # Other threads may use other streams, but only one records at a time.
         stream = stream_beside("record", torch.cuda.current_stream(self.eager.device))
         with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             step = self.eager(slot)
@@ -195,15 +195,15 @@ def make_step(
     lr: float,
     rng: Rng,
 ) -> Eager | Captured:
-    """How steps are taken: captured on a GPU, eager elsewhere."""
+    """The stepper: captured on a GPU, eager elsewhere."""
     eager = Eager(objective, parameters, data, lr, rng)
     return Captured(eager) if is_queued(eager.device) else eager
 
 
 def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:
-    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps the sources, and so never looks at values.
+    """The batch at ``index`` [R, B]. Unlike :meth:`Data.take` it keeps all sources, so it needs no sync.
 
-    Its inputs go into ``memory`` if they fit, because allocating new pages at every step is slow.
+    Inputs are written to ``memory`` if the shape matches, because allocating new pages at every step is slow.
     """
     source = data.source[:, : index.shape[1]] if len(data.sources) == 1 else rows_at(data.source, index)
     x, y = examples_at(data.x, data.y, index, memory)

@@ -1,4 +1,4 @@
-"""A State as bytes (safetensors, never pickle) and back: all that continues, on any machine."""
+"""Saves a State as bytes (safetensors, never pickle) and loads it on any machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLASSES = {
 
 
 class UnregisteredError(ValueError):
-    """The file is whole, but holds a belief of a family that is not known here."""
+    """The file is intact, but contains a belief of an unregistered family."""
 
 
 def to_bytes(state: State[Any]) -> bytes:
@@ -42,9 +42,9 @@ def to_bytes(state: State[Any]) -> bytes:
 
 
 def packed(state: State[Any]) -> dict[str, Tensor]:
-    """The whole state as named tensors in memory of their own, on the CPU.
+    """The whole state as named tensors, copied to the CPU.
 
-    Beliefs that are one and the same object (a joint q_t for all heads) are stored once.
+    A belief that several heads share (a joint q_t) is stored once.
     """
     beliefs: list[Any] = [state.propagated]
     places = {}
@@ -74,7 +74,7 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
 
 
 def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
-    """The state that :func:`to_bytes` wrote, on ``device``; one clear sentence if it is not as that wrote it."""
+    """The state that :func:`to_bytes` wrote, on ``device``; VclError if the bytes are invalid."""
     if not isinstance(content, bytes | bytearray | memoryview):
         raise VclError(
             f"a {type(content).__name__} was given; give the bytes of a saved state, such as Path(name).read_bytes()."
@@ -84,14 +84,14 @@ def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]
     except UnregisteredError as error:
         raise VclError(f"this state cannot be loaded: {error}.") from error
     except ValueError as error:
-        raise VclError(f"this is no saved vcl state, or it is damaged ({error}); save it anew.") from error
+        raise VclError(f"this is not a saved vcl state, or it is damaged ({error}); save it again.") from error
 
 
 def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
-    """The same, but raises ValueError, for callers that name the file in their own message.
+    """Like :func:`from_bytes`, but raises ValueError, for callers that name the file in their own message.
 
-    What is looked at: that nothing is missing and nothing is too much, and of the coreset shapes, dtypes and that all
-    numbers are finite. Every family looks at its own tensors. Files of format 1 are read too.
+    Checks that no tensor is missing or unexpected, and that the coreset has valid shapes and dtypes and finite numbers.
+    Every family checks its own tensors. It also reads files of format 1.
     """
     try:
         tensors = load(content)
@@ -109,7 +109,7 @@ def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
 
 
 def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
-    """The state of a description and tensors, which must be all used."""
+    """The state from a description and tensors; every tensor must be used."""
     old = about["format"] == 1
     entries = [(CLASSES[each["kind"]] if old else each["family"], each["layout"]) for each in about["beliefs"]]
     beliefs = [_belief(f"belief.{place}.", *entry, tensors) for place, entry in enumerate(entries)]
@@ -153,7 +153,7 @@ def _set_aside(given: list[list[Any]], runs: int) -> tuple[SetAside, ...]:
 
 
 def _belief(start: str, family: str, parameters: list[Any], tensors: dict[str, Tensor]) -> Belief:
-    """The belief of a family whose tensors' names begin with ``start``; they are taken out of ``tensors``."""
+    """The belief of a family from the tensors whose names start with ``start``, which are removed from ``tensors``."""
     names, shapes = parameters
     layout = Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
     _require(

@@ -1,4 +1,4 @@
-"""A generator that learns one set of images after another and forgets none: the recursion for VAEs, as one object."""
+"""A generator that learns one set of images after another: the recursion for VAEs, as one object."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 def generative_vcl(ascent: Ascent | None = None, draws: int = 10) -> Method[Any]:
-    """VCL as the authors' generative runs have it: means kept, log deviations (which are climbed) set back to -6."""
+    """VCL as in the authors' generative runs: means kept, optimised log deviations reset to -6."""
     how = Ascent(epochs=200, batch=50, lr=1e-4) if ascent is None else ascent
     project = VariationalKL(
         how, draws, start="reset", init_var=exp(-12), ml_start=False, init="glorot", climbs="log_sd"
@@ -38,10 +38,10 @@ def generative_vcl(ascent: Ascent | None = None, draws: int = 10) -> Method[Any]
 
 @final
 class GenerativeLearner:
-    """A VAE per task with a shared part, of which q_t is kept. Every answer has a leading axis: one entry per seed.
+    """A VAE per task; the decoders share a part that has a posterior q_t. Results have one entry per seed, first axis.
 
-    A seed whose training leaves the finite numbers is set aside (``state.set_aside``) and has no entry from then on.
-    ``method`` is any projection and coreset rule that works with latent variables (default: :func:`generative_vcl`).
+    A seed that becomes non-finite is set aside (``state.set_aside``) and has no entry from then on. ``method`` is any
+    projection and coreset rule that supports latent variables (default: :func:`generative_vcl`).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class GenerativeLearner:
         self.shapes[task] = shape
 
     def sample(self, task: str, count: int, seed: int = 0, theta: ThetaChoice = "drawn") -> Tensor:
-        """``count`` images of ``task`` as means of their pixels [R, count, ...]; one seed gives the same every time."""
+        """``count`` images of ``task`` as pixel means [R, count, ...]; the same for the same seed."""
         rng = self._rng("sample", seed)
         images = generate(self._belief(task), self.model, task, count, rng, theta)
         return images.view(*images.shape[:2], *self.shapes[task])
@@ -95,7 +95,7 @@ class GenerativeLearner:
         return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, theta)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that continues; the file is whole or not there. The model and the method are code, and are not."""
+        """Save the state, written atomically. Model and method are code and are not saved."""
         about = {"format": FORMAT, "seeds": self.rng.seeds, "shapes": self.shapes}
         parts = {"learner": json.dumps(about).encode(), "state": to_bytes(self.state)}
         content = save({name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in parts.items()})
@@ -112,7 +112,7 @@ class GenerativeLearner:
         method: Method[Any] | None = None,
         device: torch.device | str = "cpu",
     ) -> Self:
-        """The learner that :meth:`save` wrote, with the same model and method as then."""
+        """The learner that :meth:`save` wrote; give the same model and method."""
         if not os.path.isfile(path):  # noqa: PTH113
             raise VclError(f"there is no file {os.fspath(path)}; give the path that a learner was saved to.")
         with open(path, "rb") as file:  # noqa: PTH123
@@ -122,7 +122,7 @@ class GenerativeLearner:
             about, state = json.loads(parts["learner"]), parts["state"]
         except (SafetensorError, KeyError, ValueError) as error:
             raise VclError(
-                f"{os.fspath(path)} is no saved learner, or it is damaged ({error}); save it anew."
+                f"{os.fspath(path)} is not a saved learner, or it is damaged ({error}); save it again."
             ) from error
         if about["format"] != FORMAT:
             raise VclError(f"this learner has format {about['format']}; this version of vcl reads format {FORMAT}.")
@@ -137,12 +137,12 @@ class GenerativeLearner:
         return learner
 
     def _images(self, x: Array) -> Tensor:
-        """Where the belief is, and floating-point pixels in its precision."""
+        """Images on the belief's device; floating-point pixels in its dtype."""
         x, mean = as_tensor(x, "x"), self.state.propagated.mean
         return x.to(mean) if x.is_floating_point() else x.to(mean.device)
 
     def _rng(self, *purpose: object) -> Rng:
-        """Of the seeds that are left."""
+        """The randomness of the remaining seeds."""
         return self.rng.select(self.state.alive).at(*purpose)
 
     def _belief(self, task: str) -> Any:

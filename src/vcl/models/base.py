@@ -1,4 +1,4 @@
-"""What the recursion and every projection ask of a model."""
+"""The interface of a model, as the recursion and every projection use it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from vcl.engines.structure import Structure
 from vcl.errors import VclError
 
 Heads = Mapping[str, int]
-"""The heads of a task and how many classes (or target dimensions) each one has."""
+"""The number of classes (or target dimensions) of each head."""
 
 Role = Literal["random", "free", "point"]
-"""What is known of a parameter.
+"""How a parameter is treated.
 
-    random   it has a posterior: it is drawn, and the KL (or a penalty) holds it to what was known before
-    free     it is drawn with a variance of its own, but nothing holds it: maximum likelihood of its mean and variance
-    point    one value without variance: never drawn, never held, moved by the plain gradient
+    random   it has a posterior: it is drawn, and a KL (or penalty) ties it to the previous belief
+    free     it is drawn with its own variance but has no KL: maximum likelihood of its mean and variance
+    point    a single value: never drawn, no KL, moved by the plain gradient
 """
 
 
@@ -30,16 +30,16 @@ class Model(Protocol):
     """p(theta) and p(y | theta, x)."""
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
-        """What the model is made of, for examples of these heads; ``Opaque()`` is always right."""
+        """The model's structure for examples of these heads; ``Opaque()`` is always valid."""
         ...
 
     @property
     def latent(self) -> int:
-        """How many latent variables z^(n) an example has; 0 where p(y | theta, x) is known without any."""
+        """The number of latent variables z^(n) per example; 0 if p(y | theta, x) has none."""
         ...
 
     def role(self, name: str) -> Role:
-        """What is known of the parameter of this name."""
+        """The role of the parameter ``name``."""
         ...
 
     def prior(self, heads: Heads) -> MeanField:
@@ -49,20 +49,20 @@ class Model(Protocol):
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log p(y^(n) | theta, x^(n)) of each example [N], for one theta and one run; never averaged.
 
-        ``data`` has no run axis here: x [N, ...], y [N, ...], source [N]. With latent variables it is an unbiased
-        estimate of the lower bound instead, from standard normal ``noise`` [..., N, latent], and comes as [..., N].
+        ``data`` has no run axis here: x [N, ...], y [N, ...], source [N]. With latent variables the result is an
+        unbiased estimate of the lower bound [..., N], from standard normal ``noise`` [..., N, latent].
         """
         ...
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
-        """log of the integral of p(y^(n) | theta, x^(n)) N(theta; mean, diag var), each example by itself [N].
+        """log of the integral of p(y^(n) | theta, x^(n)) N(theta; mean, diag var), separately for each example [N].
 
-        For one run, like :meth:`log_lik`; in closed form, exactly or by moment propagation, never by drawing.
+        For one run, like :meth:`log_lik`. Deterministic: exact or by moment propagation, never by sampling.
         """
         ...
 
     def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
-        """y^(n) ~ p(y | theta, x^(n)) for one theta, made of standard normal noise of y's shape; data.y is not used."""
+        """y^(n) ~ p(y | theta, x^(n)) for one theta, from standard normal noise of y's shape; data.y is not used."""
         ...
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
@@ -70,7 +70,7 @@ class Model(Protocol):
         ...
 
     def check(self, data: Data, heads: Heads) -> None:
-        """Raise one clear sentence unless this model can learn from ``data``."""
+        """Raise VclError unless this model can learn from ``data``."""
         ...
 
 
@@ -79,7 +79,7 @@ class LatentModel(Model, Protocol):
     """p(theta) and p(x | theta) = integral of p(x | z, theta) p(z), with an encoder q(z | x); p(z) = N(0, I)."""
 
     def log_weight(self, params: Params, data: Data, noise: Tensor) -> Tensor:
-        """log p(x | z, theta) p(z) / q(z | x) at z ~ q(z | x) made of ``noise`` [..., N, latent]: [..., N]."""
+        """log p(x | z, theta) p(z) / q(z | x) [..., N] at z ~ q(z | x) from ``noise`` [..., N, latent]."""
         ...
 
     def generate(self, params: Params, z: Tensor, head: str) -> Tensor:
@@ -88,7 +88,7 @@ class LatentModel(Model, Protocol):
 
 
 def held(model: Model, layout: Layout) -> Layout:
-    """The part of ``layout`` that has a posterior: KLs, penalties and curvature are about it alone."""
+    """The part of ``layout`` that has a posterior; KL, penalties and curvature cover only this part."""
     return layout.where(lambda name: model.role(name) == "random")
 
 
@@ -108,14 +108,14 @@ def roles(model: Model, layout: Layout) -> Roles:
 
 
 def refuse_latent(model: Model, what: str) -> None:
-    """Raise one clear sentence if the model has latent variables."""
+    """Raise VclError if the model has latent variables."""
     if model.latent:
         raise no_latent(model, what)
 
 
 def no_latent(model: Model, what: str) -> VclError:
-    """The error for what cannot be done with latent variables."""
+    """The error for an operation that does not support latent variables."""
     return VclError(
         f"{what} needs log p(y | theta, x) itself, but {type(model).__name__} has {model.latent} latent variables "
-        "an example and so only a lower bound of it; use VariationalKL, EWC, LP, SI, MAP or maximum likelihood."
+        "per example and so only a lower bound of it; use VariationalKL, EWC, LP, SI, MAP or maximum likelihood."
     )

@@ -1,8 +1,8 @@
 """Recognises the network that a belief belongs to, by its outputs for fixed inputs and parameters.
 
-A belief's layout has the names and shapes of the parameters. What stands between the layers leaves no trace there: a
-Tanh in a ReLU's place, another likelihood. So a state keeps a few numbers of the model's own, its answers to fixed
-inputs at fixed parameters, and a model that is used with that state must give the same ones.
+A belief's layout has the names and shapes of the parameters. It does not show a Tanh in place of a ReLU, or another
+likelihood. So a state stores a few of the model's outputs for fixed inputs and parameters, and a model that is used
+with that state must reproduce them.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from vcl.models.base import Heads, Model
 
 EXAMPLES = 2
 MOST = 32
-"""Values that are kept of the answer."""
+"""The number of stored outputs."""
 
 PERIOD = 1009
-"""Fixed values repeat after so many; as a prime it falls in step with no layer."""
+"""The period of the fixed values; prime, to be out of step with layer widths."""
 
 FINE, COARSE = 1e-6, 1e-2
-"""How far an answer may be from the one kept, relative to the largest: rounding differs between devices.
+"""The tolerance of an output, relative to the largest: rounding differs between devices.
 
-Fine where both were given in float64, coarse elsewhere.
+Fine if both were computed in float64, coarse otherwise.
 """
 
 
 class Fingerprint(NamedTuple):
-    """What was asked (a head of so many units, inputs of a shape, arithmetic of a dtype), and the answers."""
+    """The query (head and its units, input shape, dtype) and the outputs."""
 
     head: str
     units: int
     shape: tuple[int, ...]
     whole: bool
-    """Whether inputs are whole numbers other than pixels, such as tokens."""
+    """Whether inputs are integers other than pixels, such as tokens."""
     dtype: str
     values: tuple[float, ...]
 
 
 def fingerprint(model: Model, data: Data, heads: Heads, like: Tensor) -> Fingerprint:
-    """Of a model that learns from ``data`` first; ``like`` is where its parameters are, and in which precision.
+    """The fingerprint of a model whose first data is ``data``; ``like`` has the device and dtype of its parameters.
 
-    It answers in float64 if it can, which no device rounds coarsely, else in the precision of ``like``.
+    It is computed in float64 if the model allows, which all devices round finely, else in the dtype of ``like``.
     """
     head, x = data.sources[0].head, data.x
     whole = not x.is_floating_point() and x.dtype != torch.uint8
@@ -57,16 +57,16 @@ def fingerprint(model: Model, data: Data, heads: Heads, like: Tensor) -> Fingerp
 
 
 def check_model(model: Model, layout: Layout, heads: Heads, known: Fingerprint | None, like: Tensor) -> None:
-    """Raise one clear sentence unless this is the network that a belief over ``layout`` was learned with.
+    """Raise VclError unless this is the network that a belief over ``layout`` was learned with.
 
-    ``known`` is its fingerprint, if there is one. It costs one pass of two examples.
+    ``known`` is that network's fingerprint, if any. The check costs one pass of two examples.
     """
     fault = _other_parameters(layout, model.prior(heads).layout)
     if fault is None and known is not None:
         fault = _other_answers(known, _answered(model, known, like))
     if fault is not None:
         raise VclError(
-            f"this is another network than the one that was learned with: {fault}; give the model that it was learned "
+            f"this is not the network that the state was learned with: {fault}; give the model that it was learned "
             "with."
         )
 
@@ -77,27 +77,27 @@ def _other_parameters(learned: Layout, given: Layout) -> str | None:
         if name not in here:
             return f"it has no parameter {name!r} {there[name]}"
         if name not in there:
-            return f"it has a parameter {name!r} {here[name]}, which that one had not"
+            return f"it has a new parameter {name!r} {here[name]}"
         if there[name] != here[name]:
-            return f"its parameter {name!r} is {here[name]}, and was {there[name]}"
+            return f"its parameter {name!r} has shape {here[name]} instead of {there[name]}"
     return None
 
 
 def _other_answers(known: Fingerprint, here: Fingerprint) -> str | None:
     same, coarse = "its parameters have the same names and shapes, but", {known.dtype, here.dtype} != {"float64"}
     if len(here.values) != len(known.values):
-        return f"{same} it gives {len(here.values)} answers to a fixed input, and that one gave {len(known.values)}"
+        return f"{same} it has {len(here.values)} outputs for a fixed input instead of {len(known.values)}"
     scale = max((abs(value) for value in known.values if isfinite(value)), default=1.0)
     bound = (COARSE if coarse else FINE) * max(scale, 1e-30)
     for old, new in zip(known.values, here.values, strict=True):
         fits = abs(old - new) <= bound if isfinite(old) and isfinite(new) else repr(old) == repr(new)
         if not fits:
-            return f"{same} it answers {new:.6g} to a fixed input where that one answered {old:.6g}"
+            return f"{same} its output for a fixed input is {new:.6g} instead of {old:.6g}"
     return None
 
 
 def _answered(model: Model, asked: Fingerprint, like: Tensor) -> Fingerprint:
-    """With this model's answers; in the precision of ``like`` where it, or the device, has none in that asked for."""
+    """``asked`` with this model's outputs; in the dtype of ``like`` if model or device do not support the asked one."""
     values = _answers(model, asked, like)
     if not values:
         asked = asked._replace(dtype=str(like.dtype).removeprefix("torch."))
@@ -107,7 +107,7 @@ def _answered(model: Model, asked: Fingerprint, like: Tensor) -> Fingerprint:
 
 @torch.no_grad()
 def _answers(model: Model, asked: Fingerprint, like: Tensor) -> tuple[float, ...]:
-    """The first answers at fixed parameters and inputs; none where the model does not take them."""
+    """The first outputs at fixed parameters and inputs; empty if the model refuses them."""
     dtype: torch.dtype = getattr(torch, asked.dtype)
 
     def made(values: Tensor) -> Tensor:
@@ -116,8 +116,8 @@ def _answers(model: Model, asked: Fingerprint, like: Tensor) -> tuple[float, ...
     layout, source = model.prior({asked.head: asked.units}).layout, (Source(asked.head, asked.head),)
     shape = (EXAMPLES, *asked.shape)
     none = torch.zeros(EXAMPLES, dtype=torch.int64, device=like.device)
-    # Numbers of both signs, or where the model has no finite answer to these from 0 to 1, as pixels are; tokens 0 and
-    # 1, or 0 alone, which every vocabulary has.
+    # Numbers of both signs or, if the outputs for these are not finite, from 0 to 1 like pixels; tokens 0 and 1, or
+    # only 0, which every vocabulary has.
     wave, tokens = _pattern(shape, "x"), torch.arange(prod(shape), device=like.device).view(shape) % 2
     inputs = [tokens, tokens * 0] if asked.whole else [made(2 * wave), made(0.5 + 0.5 * wave)]
     if model.latent:
@@ -140,12 +140,12 @@ def _answers(model: Model, asked: Fingerprint, like: Tensor) -> tuple[float, ...
 
 
 def _fixed(shape: Sequence[int], name: str) -> Tensor:
-    """A parameter's fixed values: those of weights such that signals neither die out nor explode on their way."""
+    """A parameter's fixed values; weights are scaled so that signals neither vanish nor explode."""
     return _pattern(shape, name) * (2 / prod(shape[1:]) ** 0.5 if len(shape) > 1 else 0.5)
 
 
 def _pattern(shape: Sequence[int], name: str) -> Tensor:
-    """Values from -1 to 1 that follow from a name and a shape alone, on every machine."""
+    """Values from -1 to 1 that depend only on name and shape, the same on every machine."""
     one = torch.sin(torch.arange(PERIOD, dtype=torch.float64).add_(crc32(name.encode()) % PERIOD).mul_(2.4))
     size = prod(shape)
     return one.repeat(-(-size // PERIOD))[:size].view(tuple(shape))

@@ -1,4 +1,4 @@
-"""p(y | theta, x) given the network's output: log densities, and what prediction averages over draws."""
+"""p(y | theta, x) given the network's output: log densities, and the moments that prediction averages over draws."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Likelihood(Protocol):
         ...
 
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
-        """y^(n) ~ p(y | theta, x^(n)), made of standard normal noise of y's shape."""
+        """y^(n) ~ p(y | theta, x^(n)), from standard normal noise of y's shape."""
         ...
 
     def check(self, y: Tensor, units: int, what: str) -> None:
-        """Raise one clear sentence unless ``y`` is what a head of this size can be asked for."""
+        """Raise VclError unless ``y`` is valid for a head of this size."""
         ...
 
 
@@ -51,16 +51,16 @@ class Categorical(NamedTuple):
         return F.log_softmax(output, dim=-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
     def expectation(self, output: Tensor) -> Tensor:
-        """Class probabilities: prediction averages these, never the logits."""
+        """Class probabilities [N, C]; prediction averages these, never the logits."""
         return F.softmax(output, dim=-1)
 
     def log_evidence(self, mean: Tensor, var: Tensor, y: Tensor) -> Tensor:
         """Two classes: log E[logistic(d)] of the difference d ~ N(m_y - m_other, v_0 + v_1), by quadrature.
 
-        More: an approximation in closed form, the logistic one pair at a time with pi/8 for the probit's scale,
+        More classes: a closed-form approximation, the logistic for each pair with the probit's scale pi/8,
         E softmax(f)_y ~= 1 / sum_c exp( (m_c - m_y) / sqrt(1 + pi/8 (v_c + v_y)) ), where the term c = y is 1.
-        Its probabilities sum to 1 within 0.005; with four classes they are off by up to 0.03 at variances about 1 and
-        0.07 about 10, with ten classes by twice that.
+        Its probabilities sum to 1 within 0.005. With four classes the error is up to 0.03 at variances about 1 and 0.07
+        about 10; with ten classes it is twice that.
         """
         y = as_labels(y, mean.dim() - 1)
         if mean.shape[-1] == 2:
@@ -71,13 +71,13 @@ class Categorical(NamedTuple):
         return -((mean - mean.gather(-1, label)) * scale).logsumexp(-1)
 
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
-        """The first class whose cumulative probability passes the uniform number Phi(noise) [N]."""
+        """The first class whose cumulative probability exceeds the uniform number Phi(noise): [N]."""
         below = F.softmax(output, dim=-1).cumsum(-1)[..., :-1] < torch.special.ndtr(noise).unsqueeze(-1)
         drawn: Tensor = below.sum(-1)
         return drawn
 
     def check(self, y: Tensor, units: int, what: str) -> None:
-        """Labels are whole numbers from 0 to classes - 1, one an example."""
+        """Labels are integers from 0 to classes - 1, one per example."""
         if y.dtype not in WHOLE:
             raise VclError(
                 f"{what}: labels have dtype {y.dtype}; a classifier takes integers 0 to {units - 1}, such as y.long()."
@@ -118,7 +118,7 @@ class Normal:
         return (-0.5 * error.square() / total - 0.5 * total.log() - 0.5 * log(2 * pi)).sum(-1)
 
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
-        """f + noise deviation * noise, [N] or [N, C] as the noise is."""
+        """f + noise deviation * noise, [N] or [N, C] like the noise."""
         return output.reshape(noise.shape) + self.noise * noise
 
     def check(self, y: Tensor, units: int, what: str) -> None:
@@ -129,7 +129,9 @@ class Normal:
             )
         width = prod(y.shape[2:])
         if width != units:
-            raise VclError(f"{what}: targets have {width} values an example but the head has {units}; make them equal.")
+            raise VclError(
+                f"{what}: targets have {width} values per example but the head has {units}; make them equal."
+            )
 
     @staticmethod
     def moments(prediction: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,9 +176,9 @@ class Probit(NamedTuple):
 
 
 def log_ndtr(x: Tensor) -> Tensor:
-    """log Phi(x), stable in the tails, and so is its gradient.
+    """log Phi(x), with value and gradient stable in the tails.
 
-    As torch.special.log_ndtr, which vmap cannot batch: log erfcx(-t) / 2 - t^2 below and log(1 - erfc(t) / 2) above.
+    Like torch.special.log_ndtr, which vmap cannot batch: log erfcx(-t) / 2 - t^2 below, log(1 - erfc(t) / 2) above.
     """
     t = x * 2**-0.5
     lower = (torch.special.erfcx(-t.clamp(max=-0.5)) / 2).log() - t.square()
@@ -187,8 +189,8 @@ def log_ndtr(x: Tensor) -> Tensor:
 def log_logistic_normal(mean: Tensor, var: Tensor) -> Tensor:
     """log E[logistic(d)] for d ~ N(mean, var), elementwise, to 1e-10 or better at any mean and var.
 
-    Up to variance 1 by Gauss-Hermite quadrature over d. A wider normal makes the logistic look like a step, which such
-    nodes miss; so there the roles are swapped: with L logistic, E[logistic(d)] = P(L < d) = E_L[Phi((mean - L) / sd)],
+    Up to variance 1 it uses Gauss-Hermite quadrature over d. For a wider normal the logistic resembles a step, which
+    these nodes miss, so the roles are swapped: with L logistic, E[logistic(d)] = P(L < d) = E_L[Phi((mean - L) / sd)],
     by the trapezoid rule over L. The lower tail is first reflected, exactly: since e^d N(d; m, v) is
     e^(m + v/2) N(d; m + v, v), log E[logistic(d)] = m + v/2 + log E[logistic(d')] with d' ~ N(-(m + v), v).
     """

@@ -1,4 +1,4 @@
-"""Bayesian linear regression: the model whose posterior is known exactly, and so the oracle of the tests."""
+"""Bayesian linear regression. Its posterior is known exactly, so it is the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class LinearGaussian:
         self.prior_var = prior_var
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
-        """Not a chain of layers: w enters by a plain product."""
+        """Opaque: w enters by a plain product, not a layer."""
         return Opaque()
 
     @property
     def latent(self) -> int:
-        """None."""
+        """0: no latent variables."""
         return 0
 
     def role(self, name: str) -> Role:
@@ -41,11 +41,11 @@ class LinearGaussian:
         return "random"
 
     def prior(self, heads: Heads) -> MeanField:
-        """N(0, prior_var I) over w; there is nothing that belongs to a head."""
+        """N(0, prior_var I) over w; heads have no parameters."""
         return standard_normal(Layout(("w",), ((self.inputs,),)), self.prior_var)
 
     def design(self, data: Data) -> tuple[Tensor, Tensor]:
-        """(X, y) [..., N, D] and [..., N] such that y = X w + e: what makes an exact posterior possible."""
+        """(X, y) [..., N, D] and [..., N] such that y = X w + e, as the exact posterior needs them."""
         return as_input(data.x), data.y.reshape(data.x.shape[:-1])
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:

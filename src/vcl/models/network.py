@@ -1,4 +1,4 @@
-"""Any ``nn.Module`` as the shared part of a network, with linear heads that are added as tasks emerge."""
+"""Any ``nn.Module`` as the shared part of a network, with linear heads that tasks add."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TRUNK = "trunk."
 class Network:
     """f_theta(x) = head_h( trunk(x) ), theta = {theta^S, theta^H_h}, with prior N(0, prior_var I).
 
-    ``trunk`` maps inputs [N, ...] to ``features`` values an example and is used as it is: its own parameter
-    values play no part, only its structure. Where that is a chain of layers (:mod:`vcl.engines.structure` looks,
-    once), the layered engine is taken. A single-head network is one whose tasks all name the same head.
+    ``trunk`` maps inputs [N, ...] to ``features`` values per example. Only its structure is used, not its parameter
+    values. Chains of layers are detected once (:mod:`vcl.engines.structure`) and use the layered engine. In a
+    single-head network all tasks name the same head.
     """
 
     def __init__(self, trunk: nn.Module, features: int, likelihood: Likelihood, prior_var: float = 1.0) -> None:
@@ -53,7 +53,7 @@ class Network:
 
     @property
     def latent(self) -> int:
-        """None."""
+        """0: no latent variables."""
         return 0
 
     def role(self, name: str) -> Role:
@@ -61,7 +61,7 @@ class Network:
         return "random"
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
-        """A trunk and heads, if the trunk is a chain of layers."""
+        """A fork of trunk and heads if the trunk is a chain of layers, else ``Opaque()``."""
         if self.chain is None:
             return Opaque()
         blocks = {head: Block(f"{HEAD}{head}.weight", f"{HEAD}{head}.bias") for head in heads}
@@ -130,7 +130,7 @@ class Network:
                 f"the network does not take inputs of shape {tuple(x.shape[1:])} and dtype {x.dtype}: {error}"
             ) from error
         if shape != (1, self.features):
-            raise VclError(f"the trunk gives {shape[1:]} values an example but features={self.features} was said.")
+            raise VclError(f"the trunk gives {shape[1:]} values per example but features={self.features} was given.")
         if self.chain is None:
             check_many(lambda params: self._trunk_of(params, x), params)
 
@@ -138,7 +138,7 @@ class Network:
         return self._trunk_of(_trunk(params), x)
 
     def _trunk_of(self, params: Params, x: Tensor) -> Tensor:
-        """The trunk's features with these parameters of its own."""
+        """The trunk's features with these parameters."""
         with plain_attention() if self.chain is None else nullcontext(), plain_recurrence(self.recurrent):
             features: Tensor = functional_call(self.trunk, dict(params), own_input(x))
         return features
@@ -164,14 +164,14 @@ def _trunk(params: Params) -> dict[str, Tensor]:
 def _head_params(params: Params, head: str) -> tuple[Tensor, Tensor]:
     """A head's weight and bias."""
     if f"{HEAD}{head}.weight" not in params:
-        raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for a head that was met.")
+        raise VclError(f"no task has added a head {head!r} yet; learn one, or use a head of a learned task.")
     return params[f"{HEAD}{head}.weight"], params[f"{HEAD}{head}.bias"]
 
 
 def _by_head(data: Data, answer: Callable[[str], Tensor]) -> Tensor:
-    """``answer`` [N, ...] of each example's own head.
+    """``answer`` [N, ...] of each example's head.
 
-    Heads are small beside the trunk: all examples go through each, and each example keeps its own answer.
+    Heads are small compared with the trunk: all examples pass through every head, and each keeps its own result.
     """
     answers = {head: answer(head) for head in data.heads}
     total = answers[data.sources[0].head]
@@ -182,7 +182,7 @@ def _by_head(data: Data, answer: Callable[[str], Tensor]) -> Tensor:
 
 
 def _labels(data: Data, head: str) -> Tensor:
-    """The labels as ``head`` may be asked for them: one of another head may be out of its range, and is set to 0."""
+    """The labels for ``head``; labels of other heads, which may be out of its range, are set to 0."""
     if len(data.heads) == 1 or data.y.is_floating_point():
         return data.y
     mine = [data.source == position for position, source in enumerate(data.sources) if source.head == head]
@@ -190,16 +190,16 @@ def _labels(data: Data, head: str) -> Tensor:
 
 
 def refuse_unsound(module: nn.Module) -> None:
-    """Raise one clear sentence if a layer cannot be treated soundly under a posterior over its weights."""
+    """Raise VclError if a layer has no sound treatment under a posterior over its weights."""
     for name, layer in module.named_modules():
         what = f"layer {name!r} ({type(layer).__name__})"
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) or getattr(layer, "track_running_stats", False):
             raise VclError(
-                f"{what} keeps running statistics of the batches it saw, which no posterior covers and old tasks "
-                "would lose; use LayerNorm or GroupNorm instead."
+                f"{what} keeps running statistics of batches, which no posterior covers and old tasks would lose; use "
+                "LayerNorm or GroupNorm instead."
             )
         if drops_out(layer) or (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and layer.training):
             raise VclError(
-                f"{what} adds noise of its own (dropout) to the draws of the weights; remove it, or call .eval() on "
+                f"{what} adds its own noise (dropout) to the draws of the weights; remove it, or call .eval() on "
                 "the module."
             )

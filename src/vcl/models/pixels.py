@@ -13,7 +13,7 @@ from vcl.engines.walk import SCORED
 from vcl.errors import VclError
 
 EXACT = 40.0
-"""Beyond it log(1 + e^f) is f to the last bit of a double; torch leaves out e^-f from 20 on."""
+"""Above it log(1 + e^f) equals f in float64; torch drops e^-f from 20 on."""
 
 
 class Pixels(Protocol):
@@ -28,15 +28,15 @@ class Pixels(Protocol):
         ...
 
     def check(self, x: Tensor, what: str) -> None:
-        """Raise one clear sentence unless this is a distribution over pixels such as ``x``."""
+        """Raise VclError unless ``x`` holds valid pixels for this model."""
         ...
 
 
 class BernoulliPixels(NamedTuple):
     """p(x | z, theta) = prod_d p_d^x_d (1 - p_d)^(1 - x_d), p = sigmoid(output).
 
-    Pixels are 0 or 1, or grey values between, as the paper's: then it is no normalised density any more, but a score
-    that grey images can be compared by. :func:`binarised` makes 0 and 1 of grey values.
+    Pixels are 0 or 1, or grey values between, as in the paper. For grey values it is not a normalised density but a
+    score for comparing grey images. :func:`binarised` converts grey values to 0 and 1.
     """
 
     def log_prob(self, output: Tensor, x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class BernoulliPixels(NamedTuple):
 
 
 class NormalPixels(NamedTuple):
-    """p(x | z, theta) = N(x; output, noise^2 I). With linear parts the model is factor analysis, known exactly."""
+    """p(x | z, theta) = N(x; output, noise^2 I). With linear parts the model is factor analysis, which is exact."""
 
     noise: float = 1.0
 
@@ -75,7 +75,7 @@ class NormalPixels(NamedTuple):
         return output
 
     def check(self, x: Tensor, what: str) -> None:
-        """Any floating-point values, or bytes, which are divided by 255; and the deviation is above 0."""
+        """Pixels are floating-point, or bytes, which are divided by 255; the deviation is above 0."""
         if not self.noise > 0:
             raise VclError(f"noise is {self.noise}; a deviation must be above 0.")
         if not (x.is_floating_point() or x.dtype == torch.uint8):
@@ -83,9 +83,9 @@ class NormalPixels(NamedTuple):
 
 
 def binarised(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Pixels as 0 or 1 (uint8 0 or 255): 1 from half grey on, or drawn with the grey value as its probability.
+    """Pixels as 0 or 1 (uint8: 0 or 255): 1 from half grey on, or drawn with the grey value as probability.
 
-    A dataset is binarised once, before it is learned from; with a ``generator`` it is the usual stochastic kind.
+    Binarise a dataset once, before training. A ``generator`` gives the usual stochastic binarisation.
     """
     grey = x.float() / 255 if x.dtype == torch.uint8 else x
     BernoulliPixels().check(x, "the images")

@@ -4,8 +4,8 @@
 
     L^(n)(theta) = E_{q(z | x^(n))} log p(x^(n) | z, theta) - KL( q(z | x^(n)) || p(z) )  <=  log p(x^(n) | theta)
 
-The decoder goes from z to an intermediate h (``lower``) and from h to pixels (``upper``). One of the two is shared by
-all tasks and the other is each task's own: architecture (i) has private z -> h, architecture (ii) private h -> x.
+The decoder maps z to an intermediate h (``lower``) and h to pixels (``upper``). All tasks share one part; the other is
+private to each task: z -> h in architecture (i), h -> x in architecture (ii).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ ENCODER, DECODER = "encoder", "decoder"
 
 @final
 class Vae:
-    """p(x | z, theta), theta = {theta^S, theta^H_h}, and encoders, which are point parameters beside it.
+    """p(x | z, theta), theta = {theta^S, theta^H_h}, and encoders, whose parameters are points.
 
-    ``encoder`` maps inputs [N, ...] to ``latent`` means and then as many log deviations an example; ``lower`` maps z
-    [N, latent] to h, and ``upper`` maps h to the output for each pixel [N, ...]. They are any modules, used as they
-    are: their own parameter values play no part, only their structure. The shared part of the decoder is theta^S, with
-    prior N(0, prior_var I). Each task's part of the decoder is drawn with a variance of its own but has no KL, as in
-    the authors' runs; ``head_kl`` gives it the prior too. A head's size is its number of pixels.
+    ``encoder`` maps inputs [N, ...] to ``latent`` means, then ``latent`` log deviations per example; ``lower`` maps z
+    [N, latent] to h, and ``upper`` maps h to the output for each pixel [N, ...]. They may be any modules; only their
+    structure is used, not their parameter values. The shared part of the decoder is theta^S, with prior
+    N(0, prior_var I). Each task's part of the decoder is drawn with its own variance but has no KL, as in the authors'
+    runs; ``head_kl`` gives it the prior too. A head's size is its number of pixels.
 
-    Each task has an encoder of its own, as in the paper. ``shared_encoder`` has one for all; nothing holds it to what
-    it was, so it follows the last task, and importance sampling for older ones has a poorer proposal.
+    Each task has its own encoder, as in the paper. ``shared_encoder`` uses one for all tasks; no KL holds it to the
+    past, so it follows the last task, and importance sampling for older tasks has a poorer proposal.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Vae:
             refuse_unsound(module)
             if recurrent_layers(module):
                 kind = type(recurrent_layers(module)[0]).__name__
-                raise VclError(f"{kind} is no part of a VAE here; write the recurrence with Linear layers instead.")
+                raise VclError(f"{kind} is not supported in a VAE; write the recurrence with Linear layers instead.")
         if latent < 1:
             raise VclError(f"latent is {latent}; give at least 1 latent variable.")
         if prior_var <= 0:
@@ -94,7 +94,7 @@ class Vae:
         return Layout(tuple(shapes), tuple(shapes.values()))
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
-        """An encoder and a decoder, if all parts are chains of layers and the examples are of one task."""
+        """An encoder and a decoder if all parts are chains of layers and there is one head, else ``Opaque()``."""
         if not self.layers or len(heads) != 1:
             return Opaque()
         (head,) = heads
@@ -110,7 +110,7 @@ class Vae:
         return Latent(encoder, decoder, self.latent, self.pixels) if known else Opaque()
 
     def role(self, name: str) -> Role:
-        """theta^S has a posterior, encoders are points, and a task's own decoder part is free or has one too."""
+        """theta^S is random, encoders are points, and a task's decoder part is free (``head_kl``: random)."""
         if name.startswith(TRUNK):
             return "random"
         if name.startswith(f"{ENCODER}.") or name.rpartition(".")[2].startswith(f"{ENCODER}:"):
@@ -124,7 +124,7 @@ class Vae:
         return prior._replace(log_var=prior.layout.pad(prior.layout.cut(prior.log_var, drawn), drawn, -inf))
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
-        """log p(x | z, theta) - KL(q(z | x) || p(z)) at z = mu(x) + sd(x) noise: L^(n) for one draw of z each.
+        """log p(x | z, theta) - KL(q(z | x) || p(z)) [..., N] at z = mu(x) + sd(x) noise: L^(n) for one draw of z.
 
         Its average over ``noise`` [..., N, latent] is the bound; the KL is in closed form.
         """
@@ -180,15 +180,15 @@ class Vae:
         return self.generate(params, self.encode(params, x, head)[0], head)
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
-        """Refused: it has no closed form."""
+        """Raises VclError: it has no closed form."""
         raise no_latent(self, "the evidence in closed form")
 
     def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
-        """Refused: there are no labels; images come from :meth:`generate`."""
+        """Raises VclError: there are no labels; :meth:`generate` makes images."""
         raise VclError("a VAE has no labels to draw; use the curvature 'empirical', and generate for images.")
 
     def check(self, data: Data, heads: Heads) -> None:
-        """Pixels must be what the observation model takes, as many as the head says, and the modules must fit."""
+        """Raise VclError unless pixels are valid, match the head's size, and the modules fit together."""
         for position, source in enumerate(data.sources):
             what = f"task {source.task!r}"
             if source.head not in heads:
@@ -223,7 +223,7 @@ class Vae:
                 ) from error
             if codes.shape != (1, 2 * self.latent):
                 raise VclError(
-                    f"the encoder gives {tuple(codes.shape[1:])} values an example; it must give {2 * self.latent}: "
+                    f"the encoder gives {tuple(codes.shape[1:])} values per example; it must give {2 * self.latent}: "
                     f"{self.latent} means and as many log deviations."
                 )
             try:
@@ -251,7 +251,7 @@ def mlp_vae(
     head_kl: bool = False,
     prior_var: float = 1.0,
 ) -> Vae:
-    """The paper's: encoder 784-500-500-500-(50 + 50), z -> h 50-500-500, h -> x 500-500-784, with ReLU."""
+    """The paper's VAE: encoder 784-500-500-500-(50 + 50), z -> h 50-500-500, h -> x 500-500-784, with ReLU."""
     for name, size in (("pixels", pixels), ("latent", latent), ("features", features), ("hidden", hidden)):
         if size < 1:
             raise VclError(f"{name} is {size}; give at least 1.")
@@ -270,16 +270,16 @@ def _layers(sizes: Sequence[int]) -> list[nn.Module]:
 
 
 def _head_name(head: str, part: str, name: str) -> str:
-    """The name of a parameter of one task. No dot follows the head's, since the last dot ends a head's name."""
+    """The name of a parameter of one task. No dot follows the head's name, because the last dot ends it."""
     return f"{HEAD}{head}.{part}:{name.replace('.', ':')}"
 
 
 def _head_params(params: Params, head: str, part: str, module: nn.Module) -> dict[str, Tensor]:
-    """A task's own parameters of one part, under the module's names."""
+    """A task's parameters of one part, under the module's names."""
     found = _with_prefix(params, _head_name(head, part, ""))
     if not found and any(True for _ in module.parameters()):
         met = [known for known in dict.fromkeys(map(head_of, params)) if known is not None]
-        raise VclError(f"no task has brought a head {head!r} yet; learn one, or ask for one of those met: {met}.")
+        raise VclError(f"no task has added a head {head!r} yet; learn one, or use one of the known heads: {met}.")
     return {name.replace(":", "."): value for name, value in found.items()}
 
 
@@ -288,7 +288,7 @@ def _with_prefix(params: Params, prefix: str) -> dict[str, Tensor]:
 
 
 def _by_head(data: Data, answer: Callable[[str], Tensor]) -> Tensor:
-    """``answer`` [..., N] of each example's own head: all examples go through each, and each keeps its own answer."""
+    """``answer`` [..., N] of each example's head; all examples pass through every head, each keeps its own result."""
     answers = {head: answer(head) for head in data.heads}
     total = answers[data.sources[0].head]
     for position, source in enumerate(data.sources[1:], start=1):

@@ -1,9 +1,9 @@
-"""What a generative model knows: how probable images are, what it draws, and whether a classifier recognises that.
+"""Evaluation of generative models: log-likelihood of images, samples, and classifier uncertainty on samples.
 
     log p(x | D_{1:t}) ~= log (1/K) sum_k p(x | z_k, theta) p(z_k) / q(z_k | x),   z_k ~ q(z | x)
 
-by importance sampling, where the encoder is the proposal. It is a lower bound in expectation and tightens as K grows.
-Theta is either the posterior's mean (as the authors took it), or drawn too, which averages p(x | theta) over q_t.
+by importance sampling with the encoder as proposal. It is a lower bound in expectation and tightens as K grows. Theta
+is the posterior mean (as in the authors' code), or also drawn, which averages p(x | theta) over q_t.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ThetaChoice = Literal["mean", "drawn"]
 THETA_CHOICES: tuple[ThetaChoice, ...] = ("mean", "drawn")
 
 LEAST_PROBABILITY = 1e-9
-"""What a classifier's probability is clipped at, so that a single image cannot be infinitely uncertain."""
+"""The lower limit of a classifier's probability, so that no image has infinite uncertainty."""
 
 
 @torch.no_grad()
@@ -47,9 +47,9 @@ def log_marginal(
 ) -> Tensor:
     """log p(x) of each image x [R, N, ...] under ``head``'s generator: [R, N]. ``belief`` may be a state.
 
-    ``draws`` counts those of z in all. With ``theta="drawn"`` they are dealt to ``theta_draws`` draws of theta, each
-    with z of its own; ``"mean"`` has one theta, the posterior's mean. ``chunk`` bounds the rows (runs x draws x images)
-    in flight at once, and the sum over draws is kept as one running logarithm. The noise depends on ``chunk``.
+    ``draws`` is the total number of draws of z. With ``theta="drawn"`` they are divided among ``theta_draws`` draws of
+    theta; ``"mean"`` uses the posterior mean. ``chunk`` limits the rows (runs x draws x images) computed at once; the
+    sum over draws is one running logarithm. The noise depends on ``chunk``.
     """
     if draws < 1 or theta_draws < 1 or chunk < 1:
         raise VclError(f"draws is {draws}, theta_draws is {theta_draws} and chunk is {chunk}; give at least 1 of each.")
@@ -91,11 +91,10 @@ def generate(
     theta_draws: int = 10,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """``count`` images by ``head``'s generator as means of their pixels, E[x | z, theta] at z ~ N(0, I): [R, count, P].
+    """``count`` images of ``head``'s generator as pixel means, E[x | z, theta] at z ~ N(0, I): [R, count, P].
 
-    ``belief`` may be a state.
-    ``"drawn"``: theta is drawn ``theta_draws`` times (or once an image, if there are fewer), each for an equal share of
-    the images; ``"mean"``: all have the posterior's mean.
+    ``belief`` may be a state. With ``theta="drawn"``, theta is drawn ``theta_draws`` times (at most once per image),
+    each for an equal share of the images; ``"mean"`` uses the posterior mean for all.
     """
     if count < 1 or theta_draws < 1:
         raise VclError(f"count is {count} and theta_draws is {theta_draws}; give at least 1 of each.")
@@ -117,7 +116,7 @@ def generate(
 def classifier_uncertainty(log_probs: Tensor, task: int) -> Tensor:
     """The mean over images of -log p(task | image), for a classifier's log probabilities [..., N, classes]: [...].
 
-    Probabilities are clipped at 1e-9 from below. 0 is a classifier that is sure of the right class.
+    Probabilities are clipped at 1e-9 from below. Lower is better; 0 means certainty of the right class.
     """
     if not 0 <= task < log_probs.shape[-1]:
         raise VclError(f"task is {task}, but the classifier has {log_probs.shape[-1]} classes, counted from 0.")
@@ -125,7 +124,7 @@ def classifier_uncertainty(log_probs: Tensor, task: int) -> Tensor:
 
 
 def _thetas(q: Belief, draws: int, theta: ThetaChoice, theta_draws: int, rng: Rng) -> Iterator[tuple[Tensor, int]]:
-    """Each theta [R, D] and how many of the draws are its: shares are equal, up to one."""
+    """Yields each theta [R, D] and its number of draws; the numbers differ by at most one."""
     if theta not in THETA_CHOICES:
         raise unknown("theta", theta, THETA_CHOICES)
     if theta == "mean":
@@ -139,7 +138,7 @@ def _thetas(q: Belief, draws: int, theta: ThetaChoice, theta_draws: int, rng: Rn
 
 
 def _generator_of(belief: Belief, head: str, device: torch.device | str | None) -> Belief:
-    """The belief over what ``head``'s encoder and decoder are made of."""
+    """The belief over the parameters of ``head``'s encoder and decoder."""
     met = [known for known in dict.fromkeys(map(head_of, belief.layout.names)) if known is not None]
     if met and head not in met:
         raise VclError(f"no task {head!r} has been learned; known are: {', '.join(met)}.")

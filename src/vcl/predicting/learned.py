@@ -1,4 +1,4 @@
-"""A state as what to predict with: its belief for a head, of the runs that are left, over its own network."""
+"""Prediction from a state: the belief for a head, for the remaining runs, checked against its network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vcl.ops.rng import Rng
 
 @runtime_checkable
 class Learned(Protocol):
-    """What is asked of a :class:`vcl.recursion.State`."""
+    """The part of :class:`vcl.recursion.State` that prediction uses."""
 
     @property
     def heads(self) -> Heads:
@@ -34,38 +34,38 @@ class Learned(Protocol):
 
     @property
     def fingerprint(self) -> Fingerprint | None:
-        """Of the network."""
+        """The fingerprint of the network."""
         ...
 
     @property
     def runs_begun(self) -> int:
-        """How many runs the stream began with."""
+        """The number of initial runs of the stream."""
         ...
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """Which of them are left."""
+        """The positions of the remaining runs."""
         ...
 
 
 def belief_at(given: Belief | Learned, model: Model, head: str, rng: Rng) -> tuple[Belief, Rng]:
-    """The belief for ``head`` and the seeds of its runs; of a state, once ``model`` is known to be its network.
+    """The belief for ``head`` and the seeds of its runs. A state is first checked against ``model``.
 
-    A belief by itself does not know its network, and is taken as it is.
+    A bare belief does not know its network and is not checked.
     """
     if not isinstance(given, Learned):
         return given, rng
     check_model(model, given.propagated.layout, given.heads, given.fingerprint, given.propagated.mean)
     if head not in given.predictive:
         raise VclError(
-            f"no task has brought a head {head!r} yet; learn one, or ask for one of those met: {list(given.heads)}."
+            f"no task has added a head {head!r} yet; learn one, or use one of the known heads: {list(given.heads)}."
         )
     belief: Belief = given.predictive[head]
     return belief, rng.select(given.alive) if len(rng.seeds) == given.runs_begun else rng
 
 
 def inputs_at(given: Belief | Learned, x: Array) -> Array:
-    """Inputs [R, N, ...] of all runs that the stream began with, of those that are left."""
+    """Inputs of the remaining runs, from inputs [R, N, ...] of all initial runs."""
     if not isinstance(given, Learned) or len(given.alive) == given.runs_begun:
         return x
     x = as_tensor(x, "x")

@@ -1,8 +1,8 @@
-"""Measures of a continual learner, all from one matrix A[i, j]: accuracy on task j after learning task i.
+"""Metrics of a continual learner, from one matrix A[i, j]: accuracy on task j after learning task i.
 
-Rows are *after task i*, columns are *on task j*, both from 0; entries with j > i are not known and are NaN. So are
-those of a task without test data, which no mean over tasks counts.
-Any leading axes (runs) stand in front: A [..., T, T]. Labels may be whole numbers of any dtype.
+Rows are *after task i*, columns are *on task j*, both from 0. Entries with j > i are unknown and NaN, as are those of
+tasks without test data; means over tasks skip them. A may have leading axes (runs): [..., T, T]. Labels may be integers
+of any dtype.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vcl.errors import VclError
 
 
 def average_accuracy(A: Tensor) -> Tensor:
-    """mean_{j <= i} A[i, j] after each task i: [..., T]. The paper's measure, at its last entry."""
+    """mean_{j <= i} A[i, j] after each task i: [..., T]. The last entry is the paper's metric."""
     return A.nanmean(-1)
 
 
@@ -28,25 +28,25 @@ def forgetting(A: Tensor) -> Tensor:
 
 
 def backward_transfer(A: Tensor) -> Tensor:
-    """mean_{j < T-1} ( A[T-1, j] - A[j, j] ): what later tasks did to a task since it was learned."""
+    """mean_{j < T-1} ( A[T-1, j] - A[j, j] ): the change of a task's accuracy since it was learned."""
     if A.shape[-1] < 2:
         return torch.zeros(A.shape[:-2], dtype=A.dtype)
     return (A[..., -1, :-1] - A.diagonal(dim1=-2, dim2=-1)[..., :-1]).nanmean(-1)
 
 
 def accuracy(probabilities: Tensor, y: Tensor) -> Tensor:
-    """Share of examples whose most probable class is right: probabilities [..., N, C], y [..., N] -> [...]."""
+    """The fraction of examples whose most probable class is right: probabilities [..., N, C], y [..., N] -> [...]."""
     return (probabilities.argmax(-1) == _labels(y, probabilities)).double().mean(-1)
 
 
 def log_predictive(probabilities: Tensor, y: Tensor) -> Tensor:
-    """mean_n log p(y^(n) | x^(n), D), from averaged probabilities; those below 1e-30 count as 1e-30."""
+    """mean_n log p(y^(n) | x^(n), D), from averaged probabilities clipped at 1e-30: [...]."""
     chosen = probabilities.double().gather(-1, _labels(y, probabilities).unsqueeze(-1)).squeeze(-1)
     return chosen.clamp_min(1e-30).log().mean(-1)
 
 
 def brier(probabilities: Tensor, y: Tensor) -> Tensor:
-    """mean_n sum_c (p_c - [y = c])^2."""
+    """mean_n sum_c (p_c - [y = c])^2: [...]."""
     truth = torch.nn.functional.one_hot(_labels(y, probabilities), probabilities.shape[-1])
     return (probabilities.double() - truth).square().sum(-1).mean(-1)
 
@@ -63,12 +63,12 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> Tenso
 
 
 def _labels(y: Tensor, probabilities: Tensor) -> Tensor:
-    """Labels as int64 [..., N], where runs may share them; one clear sentence unless they go with [..., N, C]."""
+    """Labels as int64 [..., N], which runs may share; VclError unless they match [..., N, C]."""
     wanted = probabilities.shape[:-1]
     y = as_labels(y, len(wanted))
     if not y.dim() or y.shape != wanted[len(wanted) - y.dim() :]:
         raise VclError(
-            f"labels of shape {tuple(y.shape)} do not go with probabilities of shape {tuple(probabilities.shape)}; "
-            "give one label an example."
+            f"labels of shape {tuple(y.shape)} do not match probabilities of shape {tuple(probabilities.shape)}; "
+            "give one label per example."
         )
     return y.expand(wanted)

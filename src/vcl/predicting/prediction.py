@@ -18,7 +18,7 @@ from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
 
 WEIGHTS_IN_FLIGHT = 2**26
-"""Drawn weights held at once, over runs and draws (256 MiB of float32)."""
+"""The most drawn weights in memory at once, over runs and draws (256 MiB of float32)."""
 
 
 @torch.no_grad()
@@ -35,12 +35,12 @@ def predict(
 ) -> Tensor:
     """Moments of the prediction (for a classifier: probabilities) for x [R, N, ...] at ``head``: [R, N, C].
 
-    ``belief`` is a state, which knows its network and refuses another, or a belief. Where runs of a state were set
-    aside, x and seeds may still be those of all runs; the answer is of those that are left.
-    Probabilities are averaged over draws, never logits. ``chunk`` bounds the rows (runs x draws x examples) in flight
-    at once; left out it is what is fast on the device, within what memory holds of what the model makes of a row.
-    ``local`` multiplies the first layer once for all draws; it has the same expectation. A belief that is not
-    mean-field always draws its weights. The work is done on ``device``, or else where the belief is; x may be anywhere.
+    ``belief`` is a state, which refuses any other network, or a bare belief. If runs of a state were set aside, x and
+    seeds may still be those of all runs; the result covers the remaining ones. Probabilities are averaged over draws,
+    never logits. ``chunk`` limits the rows (runs x draws x examples) computed at once; by default it is what is fast on
+    the device and fits into memory. The estimator ``local`` multiplies the first layer once for all draws and has the
+    same expectation; it needs a mean-field belief, others draw their weights. The work runs on ``device`` (default: the
+    belief's); x may be on any device.
     """
     if draws < 1 or (chunk is not None and chunk < 1):
         raise VclError(f"draws is {draws} and chunk is {chunk}; give at least 1 of each.")
@@ -73,10 +73,10 @@ def predict_draws(
     draws: int = 100,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """The prediction of each draw of the weights by itself, for x [R, N, ...] at ``head``: [R, S, N, C].
+    """The prediction of each draw of the weights, for x [R, N, ...] at ``head``: [R, S, N, C].
 
-    All examples share a draw, so differences between draws show what the belief does not know. Their mean over S is
-    what :func:`predict` with drawn weights gives.
+    All examples share a draw, so differences between draws show the belief's uncertainty. The mean over S equals
+    :func:`predict` with drawn weights.
     """
     if draws < 1:
         raise VclError(f"draws is {draws}; give at least 1.")
@@ -95,7 +95,7 @@ def predict_draws(
 
 
 def _at(belief: Belief, x: Array, head: str, rng: Rng, device: torch.device | str | None) -> tuple[Belief, Tensor]:
-    """The belief over what ``head`` uses, on the device, and inputs in its precision; all for the same runs."""
+    """The belief over the parameters of ``head`` on the device, and inputs in its dtype; checks the runs."""
     x = as_tensor(x, "x")
     if not belief.mean.shape[0] == x.shape[0] == len(rng.seeds):
         raise VclError(
@@ -107,7 +107,7 @@ def _at(belief: Belief, x: Array, head: str, rng: Rng, device: torch.device | st
 
 
 def _check_inputs(q: Belief, model: Model, head: str, x: Tensor) -> None:
-    """Raise one clear sentence unless the model takes such inputs, by one example of one run."""
+    """Raise VclError unless the model accepts such inputs; tries one example of one run."""
     if x.dim() < 2 or not x.shape[1]:
         return
     try:
@@ -120,15 +120,15 @@ def _check_inputs(q: Belief, model: Model, head: str, x: Tensor) -> None:
 
 
 def _at_once(q: Belief, draws: int, rows: int) -> int:
-    """How many draws of the weights are held at once: as many as memory allows, each with one example at least."""
+    """The number of weight draws in memory at once: as many as fit, each with at least one example."""
     runs = q.mean.shape[0]
     return max(1, min(draws, WEIGHTS_IN_FLIGHT // (runs * q.layout.size), rows // runs))
 
 
 def _rows(q: Belief, model: Model, engine: Engine, head: str, x: Tensor) -> int:
-    """How many rows (runs x draws x examples) are taken at once: what is fast, within what memory holds.
+    """The number of rows (runs x draws x examples) computed at once: what is fast and fits into memory.
 
-    What a row of a chain of layers needs is small. That of any other model is counted on one example.
+    A row of a chain of layers is small. For any other model its size is measured on one example.
     """
     most = limits(q.mean.device)
     if engine.counts_rows or not x.shape[1]:

@@ -1,4 +1,4 @@
-"""Projections: each file is one way to bring q_{t-1}(theta) p(D_t | theta) back to a tractable belief."""
+"""Projections: each file is one approximation of q_{t-1}(theta) p(D_t | theta) by a tractable belief."""
 
 from vcl.projections.base import Projection as Projection
 from vcl.projections.base import Target as Target

@@ -28,10 +28,10 @@ INITS: tuple[Init, ...] = ("normal", "glorot")
 
 
 class Target(NamedTuple, Generic[Q]):
-    """p*_t(theta) = q(theta) p(data | theta), not normalised; and the prior p(theta) = q_0(theta) that q began at.
+    """The unnormalised target p*_t(theta) = q(theta) p(data | theta), and the prior p(theta) = q_0(theta).
 
-    ``memory`` are points beside the target, which its likelihood has nothing to do with, for projections that look at
-    what was remembered (replay, function space): C_{t-1} where q~_t is fitted, C_t where q_t is, if there are any.
+    ``memory`` holds remembered points that are not part of the likelihood, for projections that use them (replay,
+    function space): C_{t-1} when q~_t is fitted, C_t when q_t is.
     """
 
     q: Q
@@ -42,9 +42,9 @@ class Target(NamedTuple, Generic[Q]):
 
 
 class Projection(Protocol[Q]):
-    """q(theta) = proj(p*(theta)). Given no data it returns q itself.
+    """q(theta) = proj(p*(theta)). Without data it returns q itself.
 
-    One with settings that each run has a value of, other than ``lam``, also has ``select(runs)``.
+    A projection with per-run settings other than ``lam`` also has ``select(runs)``.
     """
 
     def initial(self, prior: MeanField) -> Q:
@@ -58,25 +58,25 @@ class Projection(Protocol[Q]):
 
 @runtime_checkable
 class UsesEngine(Protocol):
-    """A projection whose fits are computed by an engine."""
+    """A projection whose fits use an engine."""
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits to data of these heads, as parameters like the prior's are computed."""
+        """The name of the engine for data of these heads and parameters on the prior's device."""
         ...
 
 
 def engine_name(project: object, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-    """The name of the engine that a projection's fits use; "-" where they use none."""
+    """The name of the engine that a projection's fits use; "-" if none."""
     return project.engine_name(model, prior, heads) if isinstance(project, UsesEngine) else "-"
 
 
 def engine_at_points(model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-    """The engine that evaluates log p(y | theta, x) at single values of theta."""
+    """The name of the engine that evaluates log p(y | theta, x) at a single theta."""
     return choose(model, prior.layout.touched(heads), heads, prior.mean).name
 
 
 def select_runs(project: P, runs: Sequence[int], of: int) -> P:
-    """The projection for these of ``of`` runs: by its own ``select(runs)``, or else lambda, where each run has one."""
+    """The projection for the selected runs out of ``of``: by its ``select(runs)``, or by selecting a per-run lambda."""
     made: Any = project
     lam = getattr(made, "lam", None)
     if hasattr(made, "select"):
@@ -87,13 +87,13 @@ def select_runs(project: P, runs: Sequence[int], of: int) -> P:
 
 
 def lambda_of(project: object, run: int) -> float | None:
-    """The lambda of a run; None where the projection has none."""
+    """The lambda of a run; None if the projection has none."""
     lam = getattr(project, "lam", None)
     return lam[run] if isinstance(lam, tuple) else lam
 
 
 def fresh(q: Belief, prior: MeanField) -> list[str]:
-    """Names of the tensors of q that still stand at the prior: no data has informed them.
+    """Names of the tensors of q whose mean still equals the prior's: no data has informed them.
 
     The prior's mean (all zeros) is a saddle point of a network's likelihood, so a fit must start elsewhere.
     """
@@ -102,12 +102,12 @@ def fresh(q: Belief, prior: MeanField) -> list[str]:
 
 
 def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
-    """``mean`` [R, D] with the tensors ``names`` drawn anew.
+    """``mean`` [R, D] with the tensors ``names`` replaced by random values.
 
-    ``normal``: deviation ``sd``, truncated at two of them. ``glorot``: weights uniform within
+    ``normal``: standard deviation ``sd``, truncated at 2 sd. ``glorot``: weights uniform within
     sqrt(6 / (units in + units out)) of 0, biases 0, and the scales of normalisation layers (vectors called weight) 1.
 
-    Each tensor draws from (seed, its own name), so heads still to come have no influence on those that are here.
+    Each tensor draws from (seed, its name), so later heads do not change earlier ones.
     """
     if init not in INITS:
         raise unknown("init", init, INITS)

@@ -3,7 +3,7 @@
     theta_t = argmax_theta log p(D_t | theta) - 1/2 sum_{t'<t} lambda_t' (theta - theta_t')^T Phi_t' (theta - theta_t')
     Phi_t = diag sum_n ( grad_theta log p(y^(n) | theta, x^(n)) )^2 at theta_t
 
-Beside Laplace propagation it drops the prior and keeps an anchor for each task.
+Unlike Laplace propagation it has no prior and keeps an anchor for each task.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ ANCHORS: tuple[Anchor, ...] = ("own", "previous")
 @final
 @dataclass(frozen=True)
 class ElasticWeightConsolidation:
-    """One quadratic per past task, with its own anchor and lambda and no prior; their sum is kept as one quadratic.
+    """One quadratic per past task, with its own anchor and lambda and no prior; their sum is stored as one quadratic.
 
-    lambda_t' enters when task t' has been learned and stays with it: a projection with another ``lam`` for a later
-    task weighs that task alone.
+    Task t' keeps the lambda_t' it was learned with. Another ``lam`` for a later task weights only that task.
 
-    ``anchor="own"`` holds task t' at its solution theta_t', as every implementation does; ``"previous"`` at
-    theta_{t'-1}, where its fit began, as the paper prints it.
+    ``anchor="own"`` anchors task t' at its solution theta_t', as every implementation does; ``"previous"`` at
+    theta_{t'-1}, the start of its fit, as printed in the paper.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -46,28 +45,28 @@ class ElasticWeightConsolidation:
     draws: int = 10
 
     def initial(self, prior: MeanField) -> Quadratic:
-        """The prior's mean, and no past."""
+        """The prior's mean, without a past."""
         return without_past(prior)
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         check_fit(self.ascent, self.lam)
         self.curvature.check()
         if self.anchor not in ANCHORS:
             raise unknown("anchor", self.anchor, ANCHORS)
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits."""
+        """The name of the engine that its fits use."""
         return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
-        """The penalised maximiser and its Fisher information, over the parameters that the data touches."""
+        """The penalised maximiser and its Fisher information, over the parameters that the data informs."""
         self.check()
         q, model, data, prior, *_ = target
         if data.size == 0:
             return q
         past = q.restrict(q.layout.touched(data.heads))
-        penalty = past.factor().on(held(model, past.layout))  # the lambdas are in it
+        penalty = past.factor().on(held(model, past.layout))  # includes the lambdas
         objective = Penalised(model, past.layout, penalty, self.draws)
         start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")

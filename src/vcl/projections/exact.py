@@ -1,4 +1,4 @@
-"""The exact posterior of a linear-Gaussian model: no projection error at all, so the oracle for everything else."""
+"""The exact posterior of a linear-Gaussian model. It has no projection error, so it is the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from vcl.projections.base import Target
 
 @final
 class Exact:
-    """q_t = q_{t-1} p(D_t | theta) / Z_t itself, for a :class:`LinearGaussian` model."""
+    """q_t = q_{t-1} p(D_t | theta) / Z_t exactly, for a :class:`LinearGaussian` model."""
 
     def initial(self, prior: MeanField) -> FullGaussian:
-        """The prior, with its (diagonal) precision written out."""
+        """The prior with its diagonal precision as a matrix."""
         return FullGaussian.from_prior(prior)
 
     def __call__(self, target: Target[FullGaussian], rng: Rng, report: Report = silent) -> FullGaussian:
-        """Precision += X^T X / s^2, and the mean that follows from Bayes' rule."""
+        """The posterior by Bayes' rule: precision += X^T X / s^2."""
         q, model, data, *_ = target
         if not isinstance(model, LinearGaussian):
-            raise VclError(f"the exact projection knows linear-Gaussian models only, not {type(model).__name__}.")
+            raise VclError(f"the exact projection takes linear-Gaussian models only, not {type(model).__name__}.")
         if data.size == 0:
             return q
         X, y = model.design(data)

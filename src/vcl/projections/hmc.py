@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: moves particles and leaves q(theta) p(D | theta)^beta invariant, for R runs at once."""
+"""Hamiltonian Monte Carlo moves of particles that leave q(theta) p(D | theta)^beta invariant, for R runs at once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from vcl.models.base import Model
 from vcl.ops.rng import Rng
 
 ROWS_IN_FLIGHT = 2**19
-"""Rows (runs x particles x examples) that one forward pass takes at most."""
+"""The most rows (runs x particles x examples) of one forward pass."""
 
 LOWEST = -1e30
-"""Stands for the log-likelihood of a theta at which it is not a number: such a theta weighs nothing."""
+"""Replaces a log-likelihood that is NaN or below it; such a theta has no weight."""
 
 TARGET_ACCEPTANCE = 0.75
-"""Where the step size settles; near the best for Hamiltonian Monte Carlo, whatever the number of parameters."""
+"""The acceptance rate that the step size is adapted to; near the optimum in any dimension."""
 
 JITTER = 0.3
-"""Each particle's step is its run's times 1 +- this, so that no trajectory is a whole period of some direction."""
+"""Each particle's step is its run's times 1 +- this, so that no trajectory spans a full period of a direction."""
 
 
 class Swarm(NamedTuple):
-    """Particles theta [R, K, D], log p(D | theta) [R, K] and its gradient [R, K, D] (zeros where none was wanted)."""
+    """Particles theta [R, K, D], log p(D | theta) [R, K] and its gradient [R, K, D] (zeros if not requested)."""
 
     theta: Tensor
     log_lik: Tensor
@@ -54,7 +54,7 @@ class LogLikelihoods:
         self.model, self.layout, self.data = model, layout, data
 
     def __call__(self, theta: Tensor, gradient: bool = True) -> Swarm:
-        """The particles theta [R, K, D] with their log-likelihoods, and the gradients if wanted."""
+        """The particles theta [R, K, D] with their log-likelihoods and, if requested, gradients."""
         self.engine = choose(self.model, self.layout, self.data.heads, theta)
         runs = self.data.runs
         block = max(1, min(self.data.size, ROWS_IN_FLIGHT // runs))
@@ -64,7 +64,7 @@ class LogLikelihoods:
         return Swarm(theta, log_lik.nan_to_num(nan=LOWEST, neginf=LOWEST).clamp_min(LOWEST), slope)
 
     def at(self, runs: Tensor) -> LogLikelihoods:
-        """The same for these runs only; examples that runs share stay shared."""
+        """The log-likelihoods of the selected runs; shared examples stay shared."""
         x, y, source = (
             part[: len(runs)] if part.stride(0) == 0 else part[runs]
             for part in (self.data.x, self.data.y, self.data.source)
@@ -94,10 +94,10 @@ def move(
     swarm: Swarm, beta: Tensor, q: Factor, likelihoods: LogLikelihoods, scale: Tensor, step: Tensor, leapfrog: int,
     rng: Rng,
 ) -> tuple[Swarm, Tensor, Tensor]:  # fmt: skip
-    """One trajectory of each particle, accepted or refused: (the particles, which moved [R, K], the next step [R]).
+    """One trajectory per particle, accepted or rejected: (the particles, which moved [R, K], the next step size [R]).
 
-    H(theta, r) = -log q(theta) - beta log p(D | theta) + |r|^2 / 2, followed for ``leapfrog`` steps in theta / scale;
-    the end is taken with probability min(1, exp(H_start - H_end)). beta [R]; scale [R, D], the particles' deviations.
+    H(theta, r) = -log q(theta) - beta log p(D | theta) + |r|^2 / 2, simulated for ``leapfrog`` steps in theta / scale;
+    the end is accepted with probability min(1, exp(H_start - H_end)). beta [R]; scale [R, D]: particle deviations.
     """
     noise, uniform = draw(swarm.theta, rng)
     beta, width = beta.to(noise)[:, None], scale[:, None]
@@ -108,17 +108,17 @@ def move(
     for done in range(1, leapfrog + 1):
         now = likelihoods(now.theta + size * width * momentum)
         after, slope = log_density(now, beta, q)
-        # Half a push at both ends and whole ones between.
+        # Half momentum steps at both ends, full ones between.
         momentum = momentum + (0.5 if done == leapfrog else 1.0) * size * width * slope
     gain = after - before - 0.5 * (momentum.square().sum(-1) - noise.square().sum(-1))
-    # A trajectory that left the finite numbers is refused.
+    # A non-finite trajectory is rejected.
     acceptance = gain.nan_to_num(nan=-torch.inf, neginf=-torch.inf).clamp(max=0).exp()
     moved = uniform[..., 1] < acceptance
     return now.where(moved, swarm), moved, step * (acceptance.mean(1).double() - TARGET_ACCEPTANCE).exp()
 
 
 def draw(like: Tensor, rng: Rng) -> tuple[Tensor, Tensor]:
-    """Standard normals [R, K, D] and two uniforms a particle [R, K, 2], each run's from its own generator."""
+    """Standard normals [R, K, D] and two uniforms per particle [R, K, 2], from each run's own generator."""
     noise = like.new_empty(like.shape)
     uniform = like.new_empty(*like.shape[:2], 2)
     for run, generator in enumerate(rng.generators(like.device)):

@@ -24,11 +24,11 @@ from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_pa
 @final
 @dataclass(frozen=True)
 class LaplacePropagation:
-    """The mode, and the curvature there added to the precision; it starts from the prior's precision.
+    """A Gaussian at the mode; the curvature there is added to the precision, which starts at the prior's.
 
-    lambda = 1 is Bayes' rule; the paper tunes it. It weighs what previous data said: at the first task, and for a new
-    head, the prior stands as it is. Networks take ``curvature`` from the Fisher information, as the
-    paper did; ``Curvature("hessian")`` is the definition itself, for small models.
+    lambda = 1 is Bayes' rule; the paper tunes it. It weights the information of previous data only: the first task and
+    new heads use the plain prior. For networks ``curvature`` is the Fisher information, as in the paper;
+    ``Curvature("hessian")`` is the definition, for small models.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -43,16 +43,16 @@ class LaplacePropagation:
         return prior
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         check_fit(self.ascent, self.lam)
         self.curvature.check()
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits."""
+        """The name of the engine that its fits use."""
         return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
-        """N(mode, curvature^{-1}) over the parameters that the data touches; the others stay, bit for bit."""
+        """N(mode, curvature^{-1}) over the parameters that the data informs; the others keep their bits."""
         self.check()
         q, model, data, prior, *_ = target
         if data.size == 0:
@@ -67,6 +67,6 @@ class LaplacePropagation:
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "Laplace propagation")
         # Sigma_t^{-1} = Phi_t + Sigma_{t-1}^{-1}
         precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + factor.precision
-        # A parameter that has no posterior is a point here, without variance.
+        # A parameter without a posterior is a point, with variance 0.
         log_var = previous.layout.pad(-previous.layout.cut(precision, known).log(), known, -inf)
         return q.merge(MeanField(previous.layout, theta, log_var))

@@ -2,7 +2,7 @@
 
     theta_t = argmax_theta log p(D_t | theta) - lambda/2 |theta - theta_{t-1}|^2
 
-At the first task the prior p(theta) itself stands in the penalty's place.
+At the first task the prior p(theta) replaces the penalty.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_pa
 @final
 @dataclass(frozen=True)
 class MaximumAPosteriori:
-    """Sigma_t = I for every task: how sure the past is of each parameter is not kept, so much of it is forgotten.
+    """Sigma_t = I for every task. It does not keep the certainty of each parameter, so it forgets much.
 
-    Parameters that no data has informed (all of them at the first task, a new head later) have their prior
-    p(theta) instead, without lambda.
+    Parameters that no data has informed (all at the first task, new heads later) use the prior p(theta) instead,
+    without lambda.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -42,22 +42,22 @@ class MaximumAPosteriori:
         return Point(prior.layout, prior.mean)
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         check_fit(self.ascent, self.lam)
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits."""
+        """The name of the engine that its fits use."""
         return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
-        """The mode over the parameters that the data touches; the others stay."""
+        """The mode over the parameters that the data informs; the others stay."""
         self.check()
         q, model, data, prior, *_ = target
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))
         new = fresh(part, prior)
-        # Sigma_{t-1}^{-1} = I, but where no data has been it is the prior's precision.
+        # Sigma_{t-1}^{-1} = I, but the prior's precision for parameters without data.
         of_prior = part.layout.split((-prior.restrict(part.layout).log_var).exp().to(part.mean).expand_as(part.mean))
         precision = part.layout.split(torch.ones_like(part.mean)) | {name: of_prior[name] for name in new}
         weight = weight_of_past(self.lam, part.layout, new, part.mean)

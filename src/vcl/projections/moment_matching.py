@@ -1,13 +1,12 @@
-"""Moment matching (assumed density filtering): one factor p(y | x, theta) at a time, a single pass over the data.
+"""Moment matching (assumed density filtering): one factor p(y | x, theta) at a time, in a single pass over the data.
 
-With Z(m, v) = integral of N(theta; m, diag v) p(y | x, theta), the Gaussian of the same mean and variances as
+With Z(m, v) = integral of N(theta; m, diag v) p(y | x, theta), the Gaussian with the mean and variances of
 N(theta; m, diag v) p(y | x, theta) / Z is
 
     m <- m + v dlogZ/dm,    v <- v - v^2 [ (dlogZ/dm)^2 - 2 dlogZ/dv ],
 
-exactly, whenever log Z is exact: it is for linear-Gaussian, probit and (by quadrature) logistic regression. For deeper
-networks log Z comes from moment propagation (:mod:`vcl.engines.moment_propagation`), as in probabilistic
-backpropagation.
+exactly if log Z is exact, as for linear-Gaussian, probit and (by quadrature) logistic regression. For deeper networks
+log Z comes from moment propagation (:mod:`vcl.engines.moment_propagation`), as in probabilistic backpropagation.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from vcl.ops.rng import Rng
 from vcl.projections.base import Target, fresh, small_random
 
 TICKS = 10
-"""How often a pass reports, at most."""
+"""The most progress reports per pass."""
 
 
 @final
 @dataclass(frozen=True)
 class MomentMatching:
-    """Visit every example once, in an order of each run's own, and match the moments of q times its likelihood.
+    """Visits every example once, in a separate order for each run, and matches the moments of q times its likelihood.
 
-    With ``batch`` above 1 the sites of all its examples are computed from the same q and multiplied into it together:
-    their changes of 1/v and m/v are added. Keep it small (10, say): each example asks for its change as if it were
-    alone, so that many of one kind together overshoot. A coordinate whose new variance would not be positive and finite
-    keeps its mean and variance for that update, as in probabilistic backpropagation.
+    With ``batch`` above 1 the sites of a batch are computed from the same q and multiplied into it together: their
+    changes of 1/v and m/v add. Keep it small (about 10): each example's change ignores the others, so many similar
+    examples overshoot. A coordinate whose new variance would not be positive and finite keeps its mean and variance for
+    that update, as in probabilistic backpropagation.
 
-    Means of hidden layers that still stand at the prior start at small random values of deviation ``init_sd``, because
-    where all units are alike they are updated alike. Everything else starts exactly at q.
+    Means of hidden layers that are still at the prior start at small random values of deviation ``init_sd``, because
+    identical units get identical updates. Everything else starts exactly at q.
     """
 
     batch: int = 1
@@ -55,14 +54,14 @@ class MomentMatching:
         return prior
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         if self.batch < 1:
             raise VclError(f"batch is {self.batch}; give at least 1 example at a time.")
         if not self.init_sd > 0:
             raise VclError(f"init_sd is {self.init_sd}; a deviation must be above 0.")
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
-        """q after one pass; parameters that the data does not touch stay, bit for bit."""
+        """q after one pass; parameters that the data does not inform keep their bits."""
         self.check()
         q, model, data, prior, *_ = target
         refuse_latent(model, "moment matching")
@@ -77,7 +76,7 @@ class MomentMatching:
     def _pass(
         self, model: Model, layout: Layout, mean: Tensor, var: Tensor, data: Data, rng: Rng, report: Report
     ) -> tuple[Tensor, Tensor]:
-        """Mean and variance [R, D] after every example was visited once."""
+        """Mean and variance [R, D] after one pass over the examples."""
         device = mean.device
         generators = rng.at("order").generators(device)
         order = torch.stack([torch.randperm(data.size, generator=g, device=device) for g in generators])
@@ -105,7 +104,7 @@ def update(model: Model, layout: Layout, mean: Tensor, var: Tensor, batch: Data)
     """
     log_z, g, g_var = _gradients(model, layout, mean, var, batch)
     s = torch.addcmul(-2 * g_var, g, g)
-    rest = 1 - var.unsqueeze(1) * s  # the example's own v' / v
+    rest = 1 - var.unsqueeze(1) * s  # v' / v for the example alone
     fine = (rest > 0) & rest.isfinite()
     g, s, rest = g.where(fine, 0), s.where(fine, 0), rest.where(fine, 1)
     new = var / (1 + var * (s / rest).sum(1))
@@ -117,8 +116,7 @@ def update(model: Model, layout: Layout, mean: Tensor, var: Tensor, batch: Data)
 def _gradients(model: Model, layout: Layout, mean: Tensor, var: Tensor, batch: Data) -> tuple[Tensor, Tensor, Tensor]:
     """log Z [R, B] of each example and its gradients in mean and variance [R, B, D].
 
-    Every (run, example) has a copy of the moments to differentiate with respect to, so that one backward pass of the
-    sum gives the gradient of each.
+    Every (run, example) has its own copy of the moments, so that one backward pass of the sum gives all gradients.
     """
     shape = (mean.shape[0], batch.size, mean.shape[1])
 

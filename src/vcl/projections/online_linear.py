@@ -1,8 +1,8 @@
 """Linear regression one example at a time, with a diagonal Gaussian in closed form (the paper's appendix F).
 
 The projection of one example's posterior to a diagonal Gaussian has the exact mean and the diagonal of the exact
-precision, by the variational KL and by Laplace's approximation alike. What is lost is the correlation that each
-example brings, so all examples at once and one after another end at different places.
+precision, both by the variational KL and by Laplace's approximation. It loses the correlations that each example adds,
+so batch and sequential solutions differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UPDATE_RULES: tuple[UpdateRule, ...] = ("variational", "laplace")
 class OnlineLinear:
     """q_t(w) = proj( q_{t-1}(w) N(y_t; w^T x_t, s^2) ) for each example in the order of the data.
 
-    Both rules give the same distribution; ``laplace`` takes O(D) an example, ``variational`` solves a linear system.
+    Both rules give the same distribution; ``laplace`` takes O(D) per example, ``variational`` solves a linear system.
     """
 
     rule: UpdateRule = "variational"
@@ -39,16 +39,16 @@ class OnlineLinear:
         return prior
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         if self.rule not in UPDATE_RULES:
             raise unknown("rule", self.rule, UPDATE_RULES)
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
-        """The belief after the last example. Nothing is drawn, and there is no progress to report."""
+        """The belief after the last example. It draws nothing and reports no progress."""
         self.check()
         q, model, data, *_ = target
         if not isinstance(model, LinearGaussian):
-            raise VclError(f"the online rules know linear-Gaussian models only, not {type(model).__name__}.")
+            raise VclError(f"the online rules take linear-Gaussian models only, not {type(model).__name__}.")
         if data.size == 0:
             return q
         update = variational_update if self.rule == "variational" else laplace_update
@@ -73,9 +73,9 @@ def variational_update(
 
 
 def laplace_update(mean: Tensor, precision: Tensor, x: Tensor, y: Tensor, noise: float = 1.0) -> tuple[Tensor, Tensor]:
-    """The mode of log N(y; w^T x, s^2) + log q_{t-1}(w), and its precision plus that of the likelihood's diagonal.
+    """The mode of log N(y; w^T x, s^2) + log q_{t-1}(w), and the precision plus the likelihood's diagonal curvature.
 
-    One Newton step from m_{t-1} reaches the mode of a quadratic: the gradient there is x (y - m^T x) / s^2, and
+    One Newton step from m_{t-1} reaches the mode of a quadratic: the gradient is x (y - m^T x) / s^2, and
     [V^{-1} + x x^T / s^2]^{-1} x = V x / (1 + x^T V x / s^2) by Sherman and Morrison.
     """
     gradient = (y - (mean * x).sum(-1)) / noise**2  # times x
@@ -90,9 +90,9 @@ def unit_norm_update(mean: Tensor, x_bar: Tensor, t: int, prior_precision: float
 
     m_t = [I - x_bar x_bar^T / c] m_{t-1} + x_bar / c,  c = 1 + 1/v_0 + (t - 1)/D.
 
-    The paper prints t/D in c. That is one step off: v_{t-1} is the variance after t - 1 examples, so its inverse is
-    1/v_0 + (t - 1)/D. With ``prior_precision`` 1/v_0 = 0 (the prior is ignored) this is equation S4 of the supplement
-    of Kirkpatrick et al. (2017). m, x_bar [..., D].
+    The paper prints t/D in c, which is one step off: v_{t-1} is the variance after t - 1 examples, so its inverse is
+    1/v_0 + (t - 1)/D. With ``prior_precision`` 1/v_0 = 0 (no prior) this is equation S4 of the supplement of
+    Kirkpatrick et al. (2017). m, x_bar [..., D].
     """
     if t < 1:
         raise VclError(f"t is {t}; the first example has t = 1.")

@@ -10,20 +10,20 @@ from torch import Tensor
 from vcl.ops.rng import Rng
 
 HALVINGS = 60
-"""Of the interval that holds the next temperature: to the last bits of a double."""
+"""Bisection steps for the next temperature: down to float64 precision."""
 
 
 def weigh(log_weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of log weights [R, K]: normalised, the log of their mean [R], and ESS = 1 / sum_k w_k^2 [R]."""
+    """Normalised weights [R, K] of log weights [R, K], the log of their mean [R], and ESS = 1 / sum_k w_k^2 [R]."""
     total = log_weight.logsumexp(1)
     normalised = log_weight - total[:, None]
     return normalised, total - log(log_weight.shape[1]), (-(2 * normalised).logsumexp(1)).exp()
 
 
 def next_rise(log_lik: Tensor, most: Tensor, threshold: float) -> Tensor:
-    """The rise of beta [R] after which weights p(D | theta)^rise have ESS = threshold * K, or ``most`` [R] if less.
+    """The increase of beta [R] at which weights p(D | theta)^rise have ESS = threshold * K, at most ``most`` [R].
 
-    ESS only falls as the rise grows, so halving an interval finds it.
+    ESS decreases as the increase grows, so bisection finds it.
     """
     wanted = threshold * log_lik.shape[1]
     low, high = torch.zeros_like(most), most
@@ -35,11 +35,11 @@ def next_rise(log_lik: Tensor, most: Tensor, threshold: float) -> Tensor:
 
 
 def systematic(weight: Tensor, rng: Rng) -> Tensor:
-    """Indices [R, K] of the survivors: particle k appears K w_k times, rounded up or down, by one uniform a run."""
+    """Indices [R, K] by systematic resampling: particle k appears K w_k times, rounded, from one uniform per run."""
     K = weight.shape[1]
     offset = rng.per_run(lambda g: torch.rand(1, generator=g, dtype=torch.float64)).to(weight.device)
     marks = (torch.arange(K, device=weight.device) + offset) / K
-    # The sum may end a rounding below the last mark.
+    # The cumulative sum may end below the last mark by rounding.
     return torch.searchsorted(weight.double().cumsum(1), marks).clamp_max(K - 1)
 
 

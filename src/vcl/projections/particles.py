@@ -1,13 +1,13 @@
 """Importance sampling and sequential Monte Carlo: q_{t-1}(theta) p(D_t | theta) as weighted particles, then a Gaussian.
 
-Particles drawn from q_{t-1} are weighted by p(D_t | theta). One such step is *importance sampling*; where the data says
-much more than q_{t-1}, nearly all weight falls on one particle. *Annealing* goes there in stages instead,
+Particles drawn from q_{t-1} are weighted by p(D_t | theta). One such step is *importance sampling*; if the data is much
+more informative than q_{t-1}, nearly all weight falls on one particle. *Annealing* proceeds in stages instead,
 
     pi_j(theta) = q_{t-1}(theta) p(D_t | theta)^beta_j,    0 = beta_0 < beta_1 < ... < beta_J = 1,
 
-each as far from the one before as the effective sample size ESS = 1 / sum_k w_k^2 allows. At each stage the particles
-are weighted by p(D_t | theta)^(beta_j - beta_{j-1}), resampled, and moved by a Markov kernel that keeps pi_j. For small
-models: up to a few hundred parameters.
+each as far from the last as the effective sample size ESS = 1 / sum_k w_k^2 allows. At each stage the particles are
+weighted by p(D_t | theta)^(beta_j - beta_{j-1}), resampled, and moved by a Markov kernel that leaves pi_j invariant.
+This is for small models, up to a few hundred parameters.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Refit = Literal["all", "local"]
 REFITS: tuple[Refit, ...] = ("all", "local")
 
 LEAST_RISE, LEAST_RATIO = 1e-12, 1e-4
-"""The ladder has collapsed where a rise of beta is below the first, or below the second as a share of beta."""
+"""The ladder has collapsed if an increase of beta is below the first, or below the second times beta."""
 
 
 class Particles(NamedTuple):
     """Weighted draws of q_{t-1}(theta) p(D_t | theta) / Z_t for R runs.
 
     theta [R, K, D]; log_weight [R, K], whose exponentials sum to 1; log_evidence [R], the estimate of log Z_t =
-    log p(D_t | D_{1:t-1}); ess [R], the smallest effective sample size on the way; stages [R], how many it took;
-    step [R], where the kernel's step size ended.
+    log p(D_t | D_{1:t-1}); ess [R], the smallest effective sample size of any stage; stages [R], their number;
+    step [R], the kernel's final step size.
     """
 
     layout: Layout
@@ -63,7 +63,7 @@ class Particles(NamedTuple):
 
 
 class Climb(NamedTuple):
-    """Where the annealing of each run stands; every tensor has the runs as its first axis.
+    """The state of annealing; every tensor has the runs as its first axis.
 
     ``label`` [R, K] is the same for copies of one particle; ``step`` is the kernel's step size; ``ess`` is the last
     effective sample size and ``least`` the smallest.
@@ -86,11 +86,11 @@ class Climb(NamedTuple):
         return Swarm(self.theta, self.log_lik, self.gradient)
 
     def at(self, runs: Tensor) -> Climb:
-        """These runs only."""
+        """The selected runs."""
         return Climb(*(part[runs] for part in self))
 
     def put(self, runs: Tensor, others: Climb) -> Climb:
-        """With these runs replaced."""
+        """The state with these runs replaced."""
         return Climb(*(part.index_copy(0, runs, other) for part, other in zip(self, others, strict=True)))
 
 
@@ -101,13 +101,13 @@ class SequentialMonteCarlo:
 
     ``anneal=False`` is plain importance sampling. Otherwise each temperature is where the effective sample size falls
     to ``threshold`` times ``particles``, and each stage makes ``moves`` Hamiltonian trajectories of ``leapfrog`` steps
-    a particle. ``min_ess`` is the number of effective (and, after the moves, of distinct) particles below which means
-    and variances are not to be trusted, and an error is raised instead.
+    per particle. Below ``min_ess`` effective (and, after the moves, distinct) particles, means and variances are
+    unreliable, and an error is raised.
 
-    ``refit="all"`` takes the moments of all particles: those of the posterior itself. A network's posterior has many
-    equal modes, since its hidden units can be exchanged, and the particles find them all; their common mean is then no
-    network that anyone drew. ``refit="local"`` copies one particle, drawn from the posterior, moves the copies
-    ``moves`` times by the same kernel, and takes the moments of what lies around it.
+    ``refit="all"`` takes the moments of all particles, which estimate those of the posterior. A network's posterior has
+    many symmetric modes, because its hidden units can be exchanged; averaging them gives a useless network.
+    ``refit="local"`` copies one particle, drawn from the posterior, moves the copies ``moves`` times by the kernel, and
+    takes the moments of the copies.
     """
 
     particles: int = 1000
@@ -124,20 +124,20 @@ class SequentialMonteCarlo:
         return prior
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         if self.particles < 2:
             raise VclError(f"particles is {self.particles}; give at least 2, better some hundreds.")
         if not 0 < self.threshold < 1:
             raise VclError(f"threshold is {self.threshold}; give a share of the particles above 0 and below 1.")
         if self.moves < 0:
-            raise VclError(f"moves is {self.moves}; give 0 or more trajectories a stage.")
+            raise VclError(f"moves is {self.moves}; give 0 or more trajectories per stage.")
         if self.leapfrog < 1:
-            raise VclError(f"leapfrog is {self.leapfrog}; give at least 1 step a trajectory.")
+            raise VclError(f"leapfrog is {self.leapfrog}; give at least 1 step per trajectory.")
         most = self.particles * (self.threshold if self.anneal else 1)
         if not 1 < self.min_ess <= most:
             raise VclError(
-                f"min_ess is {self.min_ess:g}; give a number above 1 and up to {most:g}, which is the effective sample "
-                f"size that {self.particles} particles are let fall to, or take more particles."
+                f"min_ess is {self.min_ess:g}; give a number above 1 and up to {most:g}, the effective sample size at "
+                f"which {self.particles} particles are resampled, or take more particles."
             )
         if self.refit not in REFITS:
             raise unknown("refit", self.refit, REFITS)
@@ -148,11 +148,11 @@ class SequentialMonteCarlo:
             )
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits."""
+        """The name of the engine that its fits use."""
         return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> MeanField:
-        """The refit over the parameters that the data touches; the others stay, bit for bit."""
+        """The refit over the parameters that the data informs; the others keep their bits."""
         self.check()
         if target.data.size == 0:
             return target.q
@@ -162,7 +162,7 @@ class SequentialMonteCarlo:
         return target.q.merge(particles.refit())
 
     def sample(self, target: Target[MeanField], rng: Rng, report: Report = silent) -> Particles:
-        """The weighted particles themselves, over the parameters that the data touches."""
+        """The weighted particles, over the parameters that the data informs."""
         self.check()
         refuse_latent(target.model, "sequential Monte Carlo")
         q, data = target.q.restrict(target.q.layout.touched(target.data.heads)), target.data
@@ -191,30 +191,30 @@ class SequentialMonteCarlo:
         return Particles(q.layout, climb.theta, log_weight, *summary)
 
     def around_one(self, particles: Particles, target: Target[MeanField], rng: Rng) -> Particles:
-        """Copies of one particle, moved: draws from the part of the posterior that it lies in."""
+        """Moved copies of one particle: draws from its mode of the posterior."""
         q = target.q.restrict(particles.layout)
         likelihoods = LogLikelihoods(target.model, particles.layout, target.data)
         scale = moments(particles.theta, particles.log_weight.exp())[1].sqrt()
-        # Annealed particles weigh the same and none has a special place, so that the first is a fair draw.
+        # Annealed particles have equal weights and are exchangeable, so the first is a fair draw.
         climb = _begin(likelihoods(particles.theta[:, :1].expand_as(particles.theta)))
         climb = climb._replace(label=torch.zeros_like(climb.label), beta=climb.beta + 1, step=particles.step)
         return particles._replace(theta=self._move(climb, q, likelihoods, scale, rng).theta)
 
     def _importance(self, climb: Climb, rng: Rng, report: Report) -> Climb:
-        """The whole weight of the data at once."""
+        """Weights the particles with all data in one step."""
         _, log_evidence, ess = weigh(climb.log_lik.double())
         report(Progress("importance sampling, effective sample size", 100, 100, ess, self._note(ess)))
         _refuse(
             ess < self.min_ess,
             rng,
-            f"importance sampling is left with an effective sample size of {float(ess.min()):.1f} of {self.particles} "
-            f"particles, below min_ess={self.min_ess:g}, since the data says much more than q; take more particles, "
-            "anneal=True, or smaller tasks",
+            f"importance sampling has an effective sample size of {float(ess.min()):.1f} of {self.particles} "
+            f"particles, below min_ess={self.min_ess:g}, since the data is far more informative than q; take more "
+            "particles, anneal=True, or smaller tasks",
         )
         return climb._replace(log_evidence=log_evidence, ess=ess, least=ess, stages=climb.stages + 1)
 
     def _climb(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, rng: Rng, report: Report) -> Climb:
-        """From beta = 0 to 1, each run at its own pace; those that have arrived idle."""
+        """Anneals from beta = 0 to 1, each run at its own pace; finished runs wait."""
         stage = 0
         while bool((climb.beta < 1).any()):
             stage += 1
@@ -235,7 +235,7 @@ class SequentialMonteCarlo:
         _refuse(
             (beta < 1) & (rise < (LEAST_RATIO * climb.beta).clamp_min(LEAST_RISE)),
             rng,
-            f"the temperature ladder stands still at {float(climb.beta.min()):.2g} of 1 (a step of "
+            f"the temperature ladder is stuck at {float(climb.beta.min()):.2g} of 1 (a step of "
             f"{float(rise.min()):.1g}), since the particles' likelihoods are too far apart; take more particles, more "
             "moves or smaller tasks, or scale the inputs",
         )
@@ -251,7 +251,7 @@ class SequentialMonteCarlo:
         return self._move(resampled, q, likelihoods, scale, rng)
 
     def _move(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, scale: Tensor, rng: Rng) -> Climb:
-        """Trajectories that keep q(theta) p(D | theta)^beta."""
+        """Moves by trajectories that leave q(theta) p(D | theta)^beta invariant."""
         swarm, label, step, past = climb.swarm, climb.label, climb.step, q.factor()
         for turn in range(self.moves):
             here = rng.at("move", turn)
@@ -271,7 +271,7 @@ class SequentialMonteCarlo:
 
 
 def _begin(swarm: Swarm) -> Climb:
-    """All runs at beta = 0, with a step for a standard normal in D dimensions, which shrinks as D^(-1/4)."""
+    """All runs at beta = 0, with the step size of a standard normal in D dimensions, which scales as D^(-1/4)."""
     runs, K, D = swarm.theta.shape
     zero = swarm.theta.new_zeros(runs, dtype=torch.float64)
     label = torch.arange(K, device=zero.device).expand(runs, K)
@@ -279,7 +279,7 @@ def _begin(swarm: Swarm) -> Climb:
 
 
 def _refuse(bad: Tensor, rng: Rng, sentence: str) -> None:
-    """Raise ``sentence`` with the seeds of the bad runs, if there are any."""
+    """Raise NonFiniteError with ``sentence`` and the seeds of the bad runs, if any."""
     if bool(bad.any()):
         seeds = ", ".join(str(seed) for seed, is_bad in zip(rng.seeds, bad.tolist(), strict=True) if is_bad)
         raise VclError(f"{sentence} (seed {seeds}).")

@@ -1,4 +1,4 @@
-"""Maximum likelihood: the projection to a single theta, which keeps nothing of q and so forgets."""
+"""Maximum likelihood: the projection to a single theta. It ignores q, so it forgets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vcl.projections.base import Init, Target, engine_at_points, fresh, small_ra
 
 @final
 class LogLikelihood:
-    """L(theta) = sum_n log p(y^(n) | theta, x^(n)); with latent variables the bound of each, over ``draws`` of z."""
+    """L(theta) = sum_n log p(y^(n) | theta, x^(n)); with latent variables each example's bound, by ``draws`` of z."""
 
     def __init__(self, model: Model, layout: Layout, draws: int = 1) -> None:
         if draws < 1:
@@ -32,17 +32,17 @@ class LogLikelihood:
         self.engines: dict[tuple[str, ...], Engine] = {}
 
     def engine(self, batch: Data, like: Tensor) -> Engine:
-        """How L(theta) is computed on batches like this."""
+        """The engine that computes L(theta) on such batches."""
         if batch.heads not in self.engines:
             self.engines[batch.heads] = choose(self.model, self.layout, batch.heads, like)
         return self.engines[batch.heads]
 
     def noise(self, batch: Data) -> int:
-        """None for theta, which is a point: only that of the latent variables."""
+        """The noise of the latent variables only: theta is a point."""
         return self.draws * batch.size * self.model.latent
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
-        """L(theta) of each run, estimated from a batch, as torch can differentiate it."""
+        """L(theta) of each run [R], estimated from a batch; differentiable by torch."""
         engine, z = General(self.model, self.layout), self._latent(batch, noise)
         theta = parameters[0].unsqueeze(1).expand(-1, 1 if z is None else self.draws, -1)
         return scaled_sum(engine.log_lik(theta, batch, z).mean(1), total)
@@ -54,7 +54,7 @@ class LogLikelihood:
         return Step(share * value, (g,))
 
     def _latent(self, batch: Data, noise: Tensor) -> Tensor | None:
-        """The noise of every example's latent variables [R, S, B, latent], if there are any."""
+        """The noise of the latent variables [R, S, B, latent], if any."""
         if not self.model.latent:
             return None
         return noise.view(len(noise), self.draws, batch.size, self.model.latent)
@@ -70,7 +70,7 @@ def maximum_likelihood(
     report: Report = silent,
     draws: int = 1,
 ) -> Tensor:
-    """argmax_theta sum_n log p(y^(n) | theta, x^(n)), climbed from ``start`` [R, D]."""
+    """argmax_theta sum_n log p(y^(n) | theta, x^(n)) [R, D], by ascent from ``start`` [R, D]."""
     (theta,) = ascend(LogLikelihood(model, layout, draws), (start,), data, ascent, rng, report, "maximum likelihood")
     return theta
 
@@ -78,9 +78,9 @@ def maximum_likelihood(
 @final
 @dataclass(frozen=True)
 class MaximumLikelihood:
-    """theta_t = argmax_theta log p(D_t | theta), climbed from theta_{t-1}: fine-tuning, lambda_t = 0 in the paper.
+    """theta_t = argmax_theta log p(D_t | theta), by ascent from theta_{t-1}: fine-tuning, lambda_t = 0 in the paper.
 
-    With latent variables this is the naive online VAE; ``draws`` counts those of z.
+    With latent variables this is the naive online VAE; ``draws`` is the number of draws of z.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -93,11 +93,11 @@ class MaximumLikelihood:
         return Point(prior.layout, prior.mean)
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits."""
+        """The name of the engine that its fits use."""
         return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Point], rng: Rng, report: Report = silent) -> Point:
-        """The maximiser over the parameters that the data touches; the others stay."""
+        """The maximiser over the parameters that the data informs; the others stay."""
         q, model, data, prior, *_ = target
         if data.size == 0:
             return q

@@ -1,8 +1,8 @@
-"""Regularised maximum likelihood: what MAP, Laplace propagation, EWC and SI share (the paper's section 5).
+"""Regularised maximum likelihood, the common form of MAP, Laplace propagation, EWC and SI (the paper's section 5).
 
     L^t(theta) = sum_n log p(y_t^(n) | theta, x_t^(n)) - lambda_t/2 (theta - centre)^T Sigma_{t-1}^{-1} (theta - centre)
 
-They differ in Sigma_{t-1}^{-1} and in the centre; the fit is the same.
+The methods differ in Sigma_{t-1}^{-1} and in the centre; the fit is the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from vcl.models.base import Model, held
 from vcl.projections.point import LogLikelihood
 
 Lambda = float | tuple[float, ...]
-"""lambda: one value for all runs or one for each, so that a whole grid is one stack of runs."""
+"""lambda: one value for all runs or one per run, so that a grid is one stack of runs."""
 
 
 def check_lambda(lam: Lambda) -> None:
-    """Raise one clear sentence unless every lambda is a number from 0 up."""
+    """Raise VclError unless every lambda is a number >= 0."""
     for value in lam if isinstance(lam, tuple) else (lam,):
         if not 0 <= value < inf:
             raise VclError(f"lambda is {value}; give a number from 0 (which forgets) up.")
@@ -43,16 +43,16 @@ def lambda_column(lam: Lambda, like: Tensor) -> Tensor:
 
 
 def weight_of_past(lam: Lambda, layout: Layout, new: list[str], mean: Tensor) -> Tensor:
-    """What a penalty is weighted with [R, D]: lambda, but 1 for the tensors ``new``, whose past is the prior alone.
+    """The weights of a penalty [R, D]: lambda, but 1 for the tensors ``new``, whose past is only the prior.
 
-    lambda_t says how much previous data counts, and of those parameters there is none.
+    lambda_t weights previous data, and those parameters have none.
     """
     weight = layout.split(lambda_column(lam, mean).expand_as(mean))
     return layout.join(weight | {name: torch.ones_like(weight[name]) for name in new}, lead=1)
 
 
 def on_held(model: Model, layout: Layout, values: Tensor) -> Tensor:
-    """``values`` [R, D] with 0 for the parameters that have no posterior: nothing holds them, whatever stood there."""
+    """``values`` [R, D] with 0 for parameters without a posterior, which have no penalty."""
     part = held(model, layout)
     return layout.pad(layout.cut(values, part), part)
 
@@ -61,27 +61,27 @@ def on_held(model: Model, layout: Layout, values: Tensor) -> Tensor:
 class Penalised:
     """L(theta) = sum_n log p(y^(n) | theta, x^(n)) - penalty(theta).
 
-    The penalty has each run's lambda in it already, and holds only parameters that have a posterior.
+    The penalty includes each run's lambda, and covers only parameters with a posterior.
     """
 
     def __init__(self, model: Model, layout: Layout, penalty: Factor, draws: int = 1) -> None:
         self.log_lik, self.penalty = LogLikelihood(model, layout, draws), penalty
 
     def noise(self, batch: Data) -> int:
-        """The log-likelihood's."""
+        """The noise of the log-likelihood."""
         return self.log_lik.noise(batch)
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
-        """L(theta) of each run, its likelihood estimated from a batch."""
+        """L(theta) of each run [R], with the likelihood estimated from a batch."""
         return self.log_lik(parameters, batch, total, noise) - self.penalty.pull(parameters[0])
 
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Step:
-        """L(theta) and its gradient: the likelihood's, and the penalty's written out."""
+        """L(theta) and its gradient, with an explicit gradient of the penalty."""
         value, gradients = self.log_lik.gradient(parameters, batch, total, noise)
         return Step(value - self.penalty.pull(parameters[0], gradients[0]), gradients)
 
 
 def check_fit(ascent: Ascent, lam: Lambda) -> None:
-    """Raise one clear sentence unless these settings can be run."""
+    """Raise VclError unless these settings are valid."""
     ascent.check()
     check_lambda(lam)

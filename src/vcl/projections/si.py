@@ -4,8 +4,8 @@
     omega_d = sum over optimiser steps of  grad_d log p(D_t | theta) * (change of theta_d in that step)
     Omega_d += max(0, omega_d) / ( (theta_{t,d} - theta_{t-1,d})^2 + damping )
 
-omega shares the likelihood gained on the way among the parameters. On a quadratic bowl a straight way to the bottom
-gives Omega = half its curvature, so 2 Omega is the precision Sigma_t^{-1} of the paper's common form.
+omega divides the gained likelihood among the parameters. On a quadratic bowl a straight path to the bottom gives
+Omega = half its curvature, so 2 Omega is the precision Sigma_t^{-1} of the paper's common form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_colum
 @final
 @dataclass(frozen=True)
 class SynapticIntelligence:
-    """Importance by the path integral over the optimiser's own steps; the past is held at the last estimate."""
+    """Importance by the path integral over the optimiser's steps; the penalty is centred at the last estimate."""
 
     ascent: Ascent = field(default_factory=Ascent)
     lam: Lambda = 1.0
@@ -40,15 +40,15 @@ class SynapticIntelligence:
     draws: int = 10
 
     def initial(self, prior: MeanField) -> Quadratic:
-        """The prior's mean, and no past."""
+        """The prior's mean, without a past."""
         return without_past(prior)
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         if self.ascent.epochs < 1:
             raise VclError(
                 f"epochs is {self.ascent.epochs}, but synaptic intelligence measures importance along the optimiser's "
-                "steps and needs some; give at least 1 epoch, or use another method."
+                "steps; give at least 1 epoch, or use another method."
             )
         check_fit(self.ascent, self.lam)
         if self.ascent.average:
@@ -60,11 +60,11 @@ class SynapticIntelligence:
             raise VclError(f"damping is {self.damping}; give a number above 0, such as 1e-3.")
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits."""
+        """The name of the engine that its fits use."""
         return engine_at_points(model, prior, heads)
 
     def __call__(self, target: Target[Quadratic], rng: Rng, report: Report = silent) -> Quadratic:
-        """The penalised maximiser and its importances, over the parameters that the data touches."""
+        """The penalised maximiser and its importances, over the parameters that the data informs."""
         self.check()
         q, model, data, prior, *_ = target
         if data.size == 0:
@@ -75,8 +75,8 @@ class SynapticIntelligence:
         start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
         omega, before, theta = torch.zeros_like(start), start.clone(), start
         for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
-            # The step has been taken: theta is where it led, the gradient what it saw where it began. That gradient
-            # is the whole objective's, so what the penalty took from it is given back.
+            # theta is after the step, the gradient before it. That gradient includes the penalty's, which is added
+            # back.
             size, g = penalty.layout.size, step.gradients[0]
             add_path(omega[:, :size], before[:, :size], theta[:, :size], g[:, :size], *penalty[1:])
         importance = omega.clamp(min=0) / ((theta - start).square() + self.damping)

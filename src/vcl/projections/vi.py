@@ -34,7 +34,7 @@ class Elbo:
     """L(q) = sum_n E_{theta ~ q} log p(y^(n) | theta, x^(n)) - KL(q || q_{t-1}), the paper's eq. (4).
 
     With latent variables log p is the bound of each example, and the expectation is over theta and z: S draws of both.
-    What is climbed, how theta is drawn and what the KL is, the family of q says; how p is computed, an engine.
+    The family of q defines the optimised parameters, the draws of theta and the KL; an engine computes p.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class Elbo:
         self.noises: dict[object, int] = {}
 
     def bound(self, batch: Data) -> Bound:
-        """How L(q) is computed on batches like this."""
+        """The bound that computes L(q) on such batches."""
         if batch.sources not in self.bounds:
             self.bounds[batch.sources] = self.bound_for(batch.heads)
         return self.bounds[batch.sources]
 
     def bound_for(self, heads: tuple[str, ...]) -> Bound:
-        """How L(q) is computed on batches of these heads."""
+        """The bound that computes L(q) on batches of these heads."""
         engine = choose(self.model, self.layout, heads, self.like)
         return choose_bound(engine, self.fit, self.estimator, self.draws, self.model.latent)
 
     def noise(self, batch: Data) -> int:
-        """S draws of the parameters' noise, and of every example's latent variables."""
+        """The number of standard normals per run: S draws for the parameters and every example's latent variables."""
         kind = (batch.sources, batch.x.shape)
         if kind not in self.noises:
             bound = self.bound(batch)
@@ -66,11 +66,11 @@ class Elbo:
         return self.noises[kind]
 
     def seeded(self, batch: Data) -> bool:
-        """Whether weights are drawn by kernels that make their own noise."""
+        """Whether kernels draw the weights and generate their own noise."""
         return self.bound(batch).seeded
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
-        """L(q) of each run, by Monte Carlo over S draws and one batch, as torch can differentiate it."""
+        """L(q) of each run [R], by Monte Carlo over S draws and one batch; differentiable by torch."""
         general = General(self.model, self.layout)
         if isinstance(self.fit, MeanFieldFit):
             plain = GeneralBound(general, self.fit, self.estimator, self.draws, self.model.latent)
@@ -82,29 +82,29 @@ class Elbo:
         return Step(*self.bound(batch).gradient(parameters, batch, total, noise))
 
     def parameters(self, q: Any) -> tuple[Tensor, ...]:
-        """What is climbed, at q."""
+        """The optimised parameters at q."""
         climbed: tuple[Tensor, ...] = self.fit.parameters(q)
         return climbed
 
     def belief(self, parameters: tuple[Tensor, ...]) -> Any:
-        """The inverse."""
+        """The inverse of :meth:`parameters`."""
         return self.fit.belief(parameters)
 
 
 @final
 @dataclass(frozen=True)
 class VariationalKL:
-    """Maximise the lower bound over mean and log variance, by Adam on Monte Carlo gradients.
+    """Maximises the lower bound over mean and log variance, by Adam on Monte Carlo gradients.
 
-    Parameters that data has informed start at q_{t-1} (``continue``); those still at the prior start at small
-    random means with variance ``init_var``, and if that is all of them (the first task) at the maximum-likelihood
-    solution. ``reset`` keeps the means of q_{t-1} but sets every variance back to ``init_var`` at every task, as the
-    authors' generative runs do. ``restart`` starts every parameter at small random means, at every task, with q_{t-1}
-    as the prior only. ``init`` says which small random means: see :func:`vcl.projections.base.small_random`.
+    ``start`` selects where a fit begins. ``continue``: informed parameters start at q_{t-1}; those still at the prior
+    start at small random means with variance ``init_var``, or, at the first task, at the maximum-likelihood solution.
+    ``reset`` keeps the means of q_{t-1} but resets every variance to ``init_var`` at every task, as the authors'
+    generative runs do. ``restart`` starts every task at small random means, with q_{t-1} only as the prior. ``init``
+    selects the distribution of small random means: see :func:`vcl.projections.base.small_random`.
 
-    ``family`` names the family of q: ``mean-field``, or ``full``, whose covariance has D^2 values, for small models.
+    ``family`` is the family of q: ``mean-field``, or ``full`` for small models, whose covariance has D^2 values.
 
-    The length of Adam's steps does not depend on the scale of the gradient, so it matters what is climbed: with
+    The length of Adam's steps does not depend on the scale of the gradient, so the parameterisation matters: with
     ``climbs="log_sd"`` variances move twice as fast as with ``"log_var"``.
     """
 
@@ -125,7 +125,7 @@ class VariationalKL:
         return self._family().from_prior(prior)
 
     def check(self) -> None:
-        """Raise one clear sentence unless these settings can be run."""
+        """Raise VclError unless these settings are valid."""
         self.ascent.check()
         if self.draws < 1:
             raise VclError(f"draws is {self.draws}; give at least 1.")
@@ -147,19 +147,19 @@ class VariationalKL:
         return family
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-        """The engine of its fits, and whether it has rules for the family."""
+        """The name of the engine that its fits use, and whether that has rules for the family."""
         q = self.initial(prior.restrict(prior.layout.touched(heads)))
         return Elbo(model, q, self.draws, self.estimator, self.climbs).bound_for(heads).name
 
     def __call__(self, target: Target[Any], rng: Rng, report: Report = silent) -> Any:
-        """The maximiser over the parameters that the data touches; the others stay, bit for bit."""
+        """The maximiser over the parameters that the data informs; the others keep their bits."""
         self.check()
         q, model, data, *_ = target
         if data.size == 0:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
-        # The start has no name here, so that its memory is free once the climb has its copy.
+        # The start is not bound to a name, so it can be freed during the fit.
         ends = ascend(
             elbo, elbo.parameters(self.first(previous, target, rng, report)),
             data, self.ascent, rng, report, "variational fit",
@@ -167,7 +167,7 @@ class VariationalKL:
         return q.merge(elbo.belief(ends))
 
     def first(self, previous: Any, target: Target[Any], rng: Rng, report: Report) -> Any:
-        """Where the climb starts."""
+        """The start of the fit."""
         layout = previous.layout
         new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
         mean = small_random(layout, new, previous.mean, self.init_sd, rng, self.init)
