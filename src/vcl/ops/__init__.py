@@ -1,1 +1,1 @@
-"""Leaf operations: noise and random generators, and what exists both in torch and as Triton kernels."""
+"""Leaf operations: noise, random generators, and operations with both a torch and a Triton form."""

@@ -1,4 +1,4 @@
-"""Adam, uphill: as torch has it, or as one kernel."""
+"""Adam for maximisation: torch's, or a Triton kernel."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ EPS = 1e-8
 
 
 class Adam(Protocol):
-    """Moves parameters in place along the gradients that it is given."""
+    """Moves parameters in place along given gradients."""
 
     def rate(self, lr: float) -> None:
-        """Set the learning rate of the steps to come."""
+        """Set the learning rate of the next steps."""
         ...
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
-        """One step up."""
+        """Take one step uphill."""
         ...
 
 
 @final
 class TorchAdam:
-    """torch's own, each run a tensor of its own to it.
+    """torch's Adam, with each run as a separate tensor.
 
-    Its fused kernel for the CPU rounds the last few elements of a tensor differently, and a run must end at the same
-    bits whatever stands beside it. The kernel is called by itself: around it ``torch.optim.Adam`` has as much again in
-    Python for networks of the usual size.
+    Its fused CPU kernel rounds the last few elements of a tensor differently, and a run's bits must not depend on the
+    other runs. The kernel is called directly: the Python overhead of ``torch.optim.Adam`` would double the time for
+    networks of the usual size.
     """
 
     def __init__(self, parameters: tuple[Tensor, ...], lr: float) -> None:
         on_gpu = parameters[0].is_cuda
-        # On a GPU the rate is a tensor, so that a captured step sees it change.
+        # On a GPU the rate is a tensor, so that a captured step sees changes.
         self.lr = torch.tensor(lr, device=parameters[0].device) if on_gpu else lr
         self.runs = [run for value in parameters for run in value.detach().unbind(0)]
         self.m, self.v = ([torch.zeros_like(run) for run in self.runs] for _ in range(2))
         self.counts = [torch.zeros((), device=parameters[0].device)] * len(self.runs)
 
     def rate(self, lr: float) -> None:
-        """Set the learning rate of the steps to come."""
+        """Set the learning rate of the next steps."""
         if isinstance(self.lr, Tensor):
             self.lr.fill_(lr)
         else:
             self.lr = lr
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
-        """One step up."""
+        """Take one step uphill."""
         self.counts[0].add_(1)
         torch._fused_adam_(
             self.runs, [run for g in gradients for run in g.unbind(0)], self.m, self.v, [], self.counts,
@@ -61,7 +61,7 @@ class TorchAdam:
 
 @final
 class KernelAdam:
-    """The same on a GPU, in one kernel for each parameter: torch's is made for large tensors, and ours are small.
+    """Adam on a GPU, one kernel per parameter: torch's kernel is built for large tensors, and ours are small.
 
     m <- b1 m + (1 - b1) g
     v <- b2 v + (1 - b2) g^2
@@ -76,13 +76,13 @@ class KernelAdam:
         self.told = lr
 
     def rate(self, lr: float) -> None:
-        """Set the learning rate of the steps to come."""
+        """Set the learning rate of the next steps."""
         if lr != self.told:
             self.lr.fill_(lr)
             self.told = lr
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
-        """One step up."""
+        """Take one step uphill."""
         scales = kernels.adam_scales(self.count, self.lr, *BETAS)
         first, *rest = zip(self.parameters, self.moments, (g.contiguous() for g in gradients), strict=True)
         branch = Branch(self.count.device)
@@ -95,6 +95,6 @@ class KernelAdam:
 
 
 def make_adam(parameters: tuple[Tensor, ...], lr: float) -> Adam:
-    """The kernel where it can be used."""
+    """The kernel form if usable, else torch's."""
     usable = all(kernels.usable(value) and value.is_contiguous() for value in parameters)
     return KernelAdam(parameters, lr) if usable else TorchAdam(parameters, lr)

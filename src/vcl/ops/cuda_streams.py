@@ -1,4 +1,4 @@
-"""CUDA streams: one for each purpose, and branches of a step that is being recorded."""
+"""CUDA streams: one per purpose, and side streams of a recorded step."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from torch import Tensor
 
 @cache
 def stream_for(purpose: str, device: torch.device) -> torch.cuda.Stream:
-    """One CUDA stream for each purpose, kept for good.
+    """One CUDA stream per purpose, kept permanently.
 
-    torch has a pool of 32 streams for each priority and hands them out in turn, so a new stream may be one on which
-    another thread is recording. Ours have high priority, which the streams of users seldom have.
+    torch cycles through a pool of 32 streams per priority, so a new stream may be one that another thread records on.
+    Ours have high priority, which user streams seldom have.
     """
     return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
 def stream_beside(purpose: str, stream: torch.cuda.Stream) -> torch.cuda.Stream:
-    """The stream that serves a purpose for work on ``stream`` only.
+    """The stream of a purpose for work on ``stream`` only.
 
-    The matrix library has a workspace for each stream and thread, and all gradients of torch come from one thread. So
-    graphs that were recorded on the same stream have the same workspace, and must not be replayed at once.
+    The matrix library has one workspace per stream and thread, and torch computes all gradients in one thread. So
+    graphs that were recorded on the same stream share a workspace and must not be replayed concurrently.
     """
     return stream_for(f"{purpose} beside {stream.cuda_stream}", stream.device)
 
 
 @final
 class Branch:
-    """Small kernels that run on a second stream and use what the main stream leaves idle of the GPU.
+    """Runs small kernels on a second stream, to use idle parts of the GPU.
 
-    Only a step that is being recorded has a second stream. Elsewhere the work runs on the main one, because there the
-    launches take most of the time.
+    Only a recorded step has a second stream. Elsewhere the work runs on the main stream, because launches dominate the
+    time.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -45,9 +45,9 @@ class Branch:
 
     @contextmanager
     def beside(self, *used: Tensor) -> Iterator[None]:
-        """Work that waits for all that was launched before it, and that nothing waits for until :meth:`join`.
+        """Work that starts after all earlier launches; nothing waits for it until :meth:`join`.
 
-        What it uses is held until then: memory that the main line gives back would be handed out again at once.
+        The tensors it uses are kept until then: memory that the main stream frees would be reused at once.
         """
         if self.line is None:
             yield
@@ -59,7 +59,7 @@ class Branch:
             yield
 
     def join(self) -> None:
-        """The main line waits for the work beside it."""
+        """Makes the main stream wait for the side stream."""
         if self.line is not None and self.held:
             self.line.wait_stream(stream_beside("branch", self.line))
             self.held.clear()

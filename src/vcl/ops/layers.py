@@ -1,4 +1,4 @@
-"""What a layer of a chain is, whatever it is computed with."""
+"""The interface of a layer of a chain, for any implementation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from vcl.ops.layer_weights import Block
 
 TINY = 1e-16
-"""Added to variances before a square root, whose gradient at 0 (a dead input, no bias) would be NaN."""
+"""Added to variances before a square root: its gradient at 0 (a dead input, no bias) would be NaN."""
 
 
 class Sizes(NamedTuple):
-    """How many runs are taken at once, draws of each, and examples of a batch."""
+    """The number of runs computed at once, of draws per run, and of examples per batch."""
 
     group: int
     draws: int
@@ -22,32 +22,32 @@ class Sizes(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """A linear layer in a chain: its units, and what it is given."""
+    """A linear layer in a chain: its sizes and inputs."""
 
     block: Block
     out: int
     width: int
     relu: bool
-    """Whether max(0, a) goes out instead of a."""
+    """Whether the output is max(0, a) instead of a."""
     shared_input: bool
-    """All draws see the same rows."""
+    """Whether all draws have the same rows."""
     shared_weight: bool
-    """All draws have the same weights."""
+    """Whether all draws have the same weights."""
     needs_input: bool
-    """Whether anything below wants the gradient of what comes in."""
+    """Whether the gradient of the input is needed."""
     noise_at: int = 0
-    """Where the layer's noise begins on a tape, if its units are drawn."""
+    """The start of the layer's noise on a tape, if it draws its units."""
 
 
 class Layer(Protocol):
-    """One step of a chain, for a group of runs: rows [N, B, width] with N = G S, or G where draws share them."""
+    """One step of a chain, for a group of runs: rows [N, B, width], N = G S, or G if draws share them."""
 
     def up(self, h: Tensor, weights: Any) -> Tensor:
-        """What goes out, for what comes in."""
+        """The output, from the input."""
         ...
 
     def down(self, g: Tensor, weights: Any) -> Tensor | None:
-        """The gradient of what came in, for that of what went out, which may be written over; None if not needed."""
+        """The input's gradient, from the output's, which may be overwritten; None if not needed."""
         ...
 
 
@@ -77,11 +77,12 @@ class Function:
 
 
 class Score(Protocol):
-    """log p of what a chain gives, and its gradient."""
+    """log p of a chain's output, and its gradient."""
 
     def __call__(self, output: Tensor, target: Tensor, share: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """log p of each draw, in parts [G S, parts] to be summed, and ``share`` times its gradient [G S, B, C].
 
-        ``target`` is [G, B, ...]. Examples whose ``mask`` [G, B] is 0 count for nothing. The gradient is lent.
+        ``target`` is [G, B, ...]. Examples whose ``mask`` [G, B] is 0 are ignored. The next call may overwrite the
+        gradient.
         """
         ...

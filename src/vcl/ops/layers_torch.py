@@ -1,13 +1,13 @@
-"""The layers of a chain, up and down, in torch: for any device and precision, one run at a time, in memory made once.
+"""The layers of a chain, up and down, in torch: for any device and dtype, one run at a time, in preallocated memory.
 
-With h what comes into a layer and g = dF/da the gradient of what goes out of it,
+With h the input of a layer and g = dF/da the gradient of its output,
 
-    given   a = h W^T + b at weights that are given:           dF/dW = g^T h,  dF/dh = g W
+    given   a = h W^T + b at given weights:                    dF/dW = g^T h,  dF/dh = g W
     local   a = m + d eps, m = h M^T + b, d^2 = h^2 V^T + v + tiny; with k = g eps / (2 d)
             dF/dM = g^T h,  dF/dV = k^T h^2,  dF/dh = g M + 2 h (k V)
 
-A ReLU is taken with the linear layer before it. Memory that is made anew at every step costs as much as a small
-network, so every layer keeps its own. :mod:`vcl.ops.layers_triton` has the same for all runs at once, on a GPU.
+A ReLU is fused with the linear layer before it. Allocating memory at every step costs as much time as a small network,
+so every layer keeps its own. :mod:`vcl.ops.layers_triton` is the GPU form, for all runs at once.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from vcl.ops.rows import input_into
 
 @final
 class Given:
-    """A linear layer at given weights [S, out, in], or [1, out, in] where draws share them."""
+    """A linear layer at given weights [S, out, in], or [1, out, in] if draws share them."""
 
     NOISY = False
-    """It takes no noise of its own."""
+    """It takes no noise."""
 
     def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
         self.of = of
         self.a = like.new_empty(1 if of.shared_input and of.shared_weight else sizes.draws, sizes.examples, of.out)
-        # Rows of all draws stand in one product where they share their weights.
+        # If draws share their weights, one product covers the rows of all draws.
         self.rows = self.a.view(1, -1, of.out) if of.shared_weight else self.a
         self.spreads = sizes.draws if of.shared_input and not of.shared_weight and sizes.draws > 1 else 0
         inputs = 1 if of.shared_input else sizes.draws
@@ -65,7 +65,7 @@ class Given:
 
 @final
 class Local:
-    """A linear layer whose units are drawn; means and variances stand in pairs, one product for both."""
+    """A linear layer that draws its units; means and variances are pairs, with one product for both."""
 
     NOISY = True
     """It takes noise for every unit and example."""
@@ -79,15 +79,15 @@ class Local:
         self.inputs = like.new_empty(2, rows, of.width)
         self.moments = like.new_empty(2, rows, of.out)  # m and d^2, and then d
         self.m, self.d = (part.view(each) for part in self.moments)
-        # What goes out goes where the next layer wants it, beside the memory for its square.
+        # The output is written to the next layer's input, next to the memory for its square.
         self.a = (above.inputs[0] if isinstance(above, Local) else like.new_empty(every, of.out)).view(each)
         self.g = like.new_empty(2, rows, of.out)  # g and k
-        # dF/da and that times the noise; the same memory, unless draws share their moments
+        # dF/da and its product with the noise; the same memory, unless draws share their moments
         self.up_pair = (self.g if rows == every else like.new_empty(2, every, of.out)).view(2, *each)
         self.over = None if rows == every else self.g.view(2, *each[1:])
         self.g_inputs = like.new_empty(2, rows if of.needs_input else 0, of.width)
         self.eps = self.weight = self.floor
-        # Views that every step needs.
+        # Views, created once.
         self.h, self.square = self.inputs
         self.first, self.second = self.up_pair
         self.k, self.d_rows = self.g[1], self.moments[1]
@@ -130,7 +130,7 @@ class Local:
 
 @final
 class Inputs:
-    """Inputs as the first layer reads them: where it wants them, if it says so."""
+    """Inputs in the form that the first layer reads, in its memory if it provides some."""
 
     def __init__(self, first: Layer | None, like: Tensor) -> None:
         self.like, self.memory = like, first.inputs[0] if isinstance(first, Local) else None
@@ -148,7 +148,7 @@ RULES: dict[str, Any] = {"given": Given, "local": Local}
 
 @final
 class Softmax:
-    """log softmax(f)_y and its gradient 1[c = y] - p(c); turned, since an axis that is not last is faster."""
+    """log softmax(f)_y and its gradient 1[c = y] - p(c); transposed, as softmax is faster off the last axis."""
 
     def __init__(self, sizes: Sizes, classes: int, like: Tensor) -> None:
         self.shape = (sizes.draws, 1, sizes.examples)
@@ -183,7 +183,7 @@ class Bernoulli:
 
 @final
 class Differentiated:
-    """Any log density of each row, log_prob(output [N, C], target [N, ...]) -> [N], differentiated by torch."""
+    """Any log density per row, log_prob(output [N, C], target [N, ...]) -> [N], differentiated by torch."""
 
     def __init__(self, log_prob: Any, sizes: Sizes) -> None:
         self.log_prob, self.sizes = log_prob, sizes
@@ -201,7 +201,7 @@ class Differentiated:
 
 
 SCORES: dict[str, Any] = {"softmax": Softmax, "bernoulli": Bernoulli}
-"""Scores whose gradient is written out, by name."""
+"""Scores with an explicit gradient, by name."""
 
 
 @final
@@ -222,7 +222,7 @@ class Encoding:
         return torch.addcmul(mean, sd, noise).flatten(0, 1), divergence
 
     def down(self, g_z: Tensor, weight: float) -> Tensor:
-        """The gradient in the codes, for that in z and ``weight`` of the KL, which is subtracted.
+        """The gradient in the codes, from the gradient in z, minus ``weight`` times the KL's.
 
         g_mu = sum_s g_z - weight mu,   g_log_sd = sum_s g_z eps sd - weight (sd^2 - 1)
         """
@@ -234,7 +234,7 @@ class Encoding:
 
 
 def readout(layers: list[Layer], score: str, sizes: Sizes) -> None:
-    """The last layers and the score as one operation: there is none here."""
+    """A fused operation for the last layers and the score; torch has none."""
 
 
 def through_relu(g: Tensor, h: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The layers of a chain, up and down, for all runs at once on a GPU: matrix products with one kernel between two.
 
-The same layers as in :mod:`vcl.ops.layers_torch`, which they are compared with. Where all draws see the same inputs,
-the units of all draws stand side by side in one product a run ("wide"), and kernels bring them into order.
+The GPU form of :mod:`vcl.ops.layers_torch`; tests compare the two. If all draws have the same inputs, one product per
+run computes the units of all draws side by side ("wide"), and kernels reorder them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from vcl.ops.rows import as_input
 
 @final
 class Given:
-    """A linear layer at given weights [R S, out, in], or [R, out, in] where draws share them."""
+    """A linear layer at given weights [R S, out, in], or [R, out, in] if draws share them."""
 
     NOISY = False
-    """It takes no noise of its own."""
+    """It takes no noise."""
 
     def __init__(self, of: Linear, sizes: Sizes, like: Tensor, above: Any = None) -> None:
         self.of, (runs, draws, examples) = of, sizes
-        # Rows of all draws stand in one product where they share their weights.
+        # If draws share their weights, one product covers the rows of all draws.
         self.draws = 1 if of.shared_weight else draws
         self.rows = examples if of.shared_input or not of.shared_weight else draws * examples
         self.wide = of.shared_input and not of.shared_weight and draws > 1
@@ -43,7 +43,7 @@ class Given:
         self.g_h = like.new_empty(inputs if of.needs_input else 0, examples, of.width)
         self.g_a = like.new_empty(self.a.shape) if self.wide else None
         self.bare = False
-        """The readout finishes this layer, and begins its way down."""
+        """Whether the readout kernel computes this layer's bias and activation, up and down."""
         self.h = self.W = self.g_h
 
     def up(self, h: Tensor, weights: Any) -> Tensor:
@@ -80,7 +80,7 @@ class Given:
 
 
 class Squares(NamedTuple):
-    """Gradients in h and in h^2, which the layer below puts together."""
+    """Gradients in h and in h^2, which the layer below combines."""
 
     g: Tensor
     g_square: Tensor
@@ -88,7 +88,7 @@ class Squares(NamedTuple):
 
 @final
 class Local:
-    """A linear layer whose units are drawn; means and variances stand in pairs, one product for both."""
+    """A linear layer that draws its units; means and variances are pairs, with one product for both."""
 
     NOISY = True
     """It takes noise for every unit and example."""
@@ -101,12 +101,12 @@ class Local:
         self.moments = like.new_empty(2, runs, rows, of.out)  # m and s, or the deviation; and then their gradients
         self.std = self.moments[1] if self.shared else like.new_empty(runs, rows, of.out)
         self.square = isinstance(above, Local)
-        # What goes out goes where the next layer wants it, beside its square.
+        # The output is written to the next layer's input, next to its square.
         self.out = above.inputs if isinstance(above, Local) else like.new_empty(2, runs, draws * examples, of.out)
         self.g_moments = like.new_empty(2, runs, rows, of.out) if self.shared else self.moments
         self.g_inputs = like.new_empty(2, runs, rows if of.needs_input else 0, of.width)
         self.hands_squares = False
-        """The layer below takes the gradients in h and h^2 apart."""
+        """Whether the layer below takes the gradients in h and h^2 separately."""
         if isinstance(above, Local):
             above.hands_squares = True
         self.bare = False
@@ -162,13 +162,13 @@ class Local:
 
 @final
 class Inputs:
-    """Inputs as the first layer reads them."""
+    """Inputs in the form that the first layer reads."""
 
     def __init__(self, first: Any, like: Tensor) -> None:
         self.like = like
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [R, B, ...] as [R, B, width], each run's in one piece; runs may share them."""
+        """x [R, B, ...] as [R, B, width], contiguous for each run; runs may share them."""
         rows = as_input(x).to(self.like.dtype).flatten(2)
         return rows if rows[0].is_contiguous() else rows.contiguous()
 
@@ -203,7 +203,7 @@ class Bernoulli:
 
 
 SCORES: dict[str, Any] = {"softmax": Softmax, "bernoulli": Bernoulli}
-"""Scores whose gradient is written out, by name."""
+"""Scores with an explicit gradient, by name."""
 
 
 @final
@@ -221,13 +221,13 @@ class Encoding:
         return z.flatten(0, 1), divergence.sum(1)
 
     def down(self, g_z: Tensor, weight: float) -> Tensor:
-        """The gradient in the codes, for that in z and ``weight`` of the KL, which is subtracted."""
+        """The gradient in the codes, from the gradient in z, minus ``weight`` times the KL's."""
         assert self.kept is not None
         return scores.encode_gradient(g_z, weight, *self.kept)
 
 
 def readout(made: list[Any], score: str, sizes: Sizes) -> DrawnReadout | LocalReadout | None:
-    """The last hidden layer, the head and a softmax as one kernel, where they are narrow enough."""
+    """The last hidden layer, the head and a softmax as one kernel, if they are narrow enough."""
     if score != "softmax" or len(made) < 2:
         return None
     last, head = made[-2:]
@@ -243,14 +243,14 @@ def readout(made: list[Any], score: str, sizes: Sizes) -> DrawnReadout | LocalRe
 
 @final
 class DrawnReadout:
-    """Of drawn weights."""
+    """The readout with drawn weights."""
 
     def __init__(self, last: Given, head: Linear, sizes: Sizes) -> None:
         self.last, self.head, self.sizes = last, head, sizes
         last.bare = True
 
     def __call__(self, h: Tensor, y: Tensor, mask: Tensor | None, share: float, weights: Any) -> tuple[Tensor, Tensor]:
-        """log p of each draw in parts [R S, T], and the gradient in what comes into the last hidden layer."""
+        """log p of each draw in parts [R S, T], and the gradient in the last hidden layer's ``a``."""
         last, head = self.last, self.head
         bias, W, b = (weights.take(name) for name in (last.of.block.bias, head.block.weight, head.block.bias))
         value, g_tail = readouts.drawn(
@@ -262,7 +262,7 @@ class DrawnReadout:
 
 @final
 class LocalReadout:
-    """Of drawn units."""
+    """The readout with drawn units."""
 
     def __init__(self, last: Local, head: Linear, sizes: Sizes) -> None:
         self.last, self.head, self.sizes = last, head, sizes

@@ -1,4 +1,4 @@
-"""Standard normal numbers for the steps of a fit: each run's from its own seed, new at every step."""
+"""Standard normals for the steps of a fit: from each run's own seed, new at every step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Noise(Protocol):
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
-        """The generators that a captured step must know of."""
+        """The generators that a captured step must register."""
         ...
 
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
@@ -26,22 +26,22 @@ class Noise(Protocol):
 
 @final
 class TorchNoise:
-    """From torch's generators, one a run."""
+    """Noise from torch's generators, one per run."""
 
     def __init__(self, rng: Rng, like: Tensor) -> None:
         self.generators, self.like = rng.generators(like.device), like
 
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
-        """The next standard normals [R, size]; in ``memory``, if it is of that shape."""
+        """The next standard normals [R, size], written to ``memory`` if it has that shape."""
         return draw_noise(size, self.generators, self.like, memory)
 
 
 LATENT_GROUP = 2**30
-"""The group of noise for latent variables; draws of parameters take the groups from 0 on and never reach it."""
+"""The noise group of latent variables; draws of parameters use the groups from 0 on and never reach it."""
 
 
 class Key(NamedTuple):
-    """What noise follows from: the seeds of the runs [R] and the number of the step [], int64 on the device."""
+    """The key of a step's noise: the seeds of the runs [R] and the step number [], int64 on the device."""
 
     seeds: Tensor
     step: Tensor
@@ -53,7 +53,7 @@ class Key(NamedTuple):
 
 @final
 class KernelNoise:
-    """On a GPU, by one kernel for all runs: Philox, counted by (seed of the run; step, place)."""
+    """Noise on a GPU, by one kernel for all runs: Philox with counter (seed of the run; step, place)."""
 
     generators: tuple[torch.Generator, ...] = ()
 
@@ -62,24 +62,24 @@ class KernelNoise:
         self.step = torch.zeros((), dtype=torch.int64, device=like.device)
 
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
-        """The next standard normals [R, size], in memory of their own."""
+        """The next standard normals [R, size], in new memory."""
         return kernels.normal(*self.key(), size)
 
     def key(self) -> Key:
-        """For kernels that make the next noise by themselves."""
+        """The next key, for kernels that generate their own noise."""
         self.step.add_(1)
         return Key(self.seeds, self.step)
 
 
 def make_noise(rng: Rng, like: Tensor) -> Noise:
-    """The kernel where it can be used."""
+    """The kernel form if usable, else torch's."""
     return KernelNoise(rng, like) if kernels.usable(like) else TorchNoise(rng, like)
 
 
 def draw_noise(
     size: int, generators: tuple[torch.Generator, ...], like: Tensor, memory: Tensor | None = None
 ) -> Tensor:
-    """Standard normals [R, size], each run's from its own generator; in ``memory``, if it is of that shape."""
+    """Standard normals [R, size] from each run's own generator, written to ``memory`` if it has that shape."""
     shape = (len(generators), size)
     if memory is not None and memory.shape == shape:
         noise = memory

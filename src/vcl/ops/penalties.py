@@ -1,4 +1,4 @@
-"""What a diagonal quadratic does to a gradient, and a step to a path integral: in torch, or as one kernel."""
+"""The gradient of a diagonal quadratic and the path integral of SI: in torch, or as one kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from vcl.ops import kernels
 
 
 def pull_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) -> Tensor:
-    """1/2 sum_d precision (theta - centre)^2, and precision (theta - centre) subtracted from g in place.
+    """1/2 sum_d precision (theta - centre)^2 [R, ...]; subtracts precision (theta - centre) from g in place.
 
-    theta and g [R, ..., D], centre and precision [R, ..., D] or of shapes that broadcast: [R, ...].
+    theta and g [R, ..., D]; centre and precision have the same shape or broadcast.
     """
     tensors = (theta, centre, precision, g)
     if _by_kernel(*tensors):
@@ -33,5 +33,5 @@ def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Te
 
 
 def _by_kernel(*tensors: Tensor) -> bool:
-    """Whether each run's values lie in one piece on a GPU; a prior may be one number for all coordinates."""
+    """Whether each run's values are contiguous on a GPU; a prior may be one number for all coordinates."""
     return all(part.dim() == 2 and part.stride(-1) == 1 and kernels.usable(part) for part in tensors)

@@ -1,4 +1,4 @@
-"""Randomness as a value: every generator follows from (seed, purpose), so there is nothing to store or to leak."""
+"""Random generators derived from (seed, purpose), so there is no generator state to store or to leak."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor
 @final
 @dataclass(frozen=True, init=False)
 class Rng:
-    """One seed per run (a number is the seed of one run) and the purpose so far. No global generator is ever used.
+    """One seed per run (a number is the seed of one run) and the purpose so far. It never uses a global generator.
 
-    Run r of a stack draws from generators that know its own seed only, so a stack of runs gives each seed
-    what it would get alone. The same seed and purpose always give the same numbers on the same device.
+    Each run's generators depend only on its own seed, so stacked runs get the same numbers as single ones. The same
+    seed and purpose give the same numbers on the same device.
     """
 
     seeds: tuple[int, ...]
@@ -33,7 +33,7 @@ class Rng:
         return Rng(self.seeds, self.purpose + tuple(str(part) for part in purpose))
 
     def select(self, runs: Iterable[int]) -> Rng:
-        """The same for these runs only, by their positions."""
+        """The randomness of the selected runs, by position."""
         return Rng((self.seeds[run] for run in runs), self.purpose)
 
     def generators(self, device: torch.device | str = "cpu") -> tuple[torch.Generator, ...]:
@@ -41,11 +41,11 @@ class Rng:
         return tuple(torch.Generator(device).manual_seed(number) for number in self.numbers())
 
     def numbers(self) -> tuple[int, ...]:
-        """One number below 2^63 per run, for a generator of another make."""
+        """One number below 2^63 per run, to seed other generators."""
         return tuple(self._number(seed) for seed in self.seeds)
 
     def per_run(self, draw: Callable[[torch.Generator], Tensor]) -> Tensor:
-        """``draw`` called with each run's own generator (on the CPU), stacked to [R, ...]."""
+        """``draw`` of each run's own CPU generator, stacked to [R, ...]."""
         return torch.stack([draw(generator) for generator in self.generators()])
 
     def _number(self, seed: int) -> int:

@@ -1,4 +1,4 @@
-"""Examples by their positions: in torch, or as one kernel."""
+"""Gathers examples by position: in torch, or as one kernel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from vcl.ops import kernels
 
 
 def examples_at(x: Tensor, y: Tensor, index: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """x[r, index[r]] and y[r, index[r]] for each run; a kernel also brings bytes to numbers from 0 to 1.
+    """x[r, index[r]] and y[r, index[r]] for each run; the kernel form also scales bytes to 0 to 1.
 
-    Inputs go into ``memory`` if they fit: a step that makes memory anew waits for the system to hand out its pages.
+    Inputs are written to ``memory`` if the shape matches: a step that allocates memory waits for new pages.
     """
     pixels = x.dtype == torch.uint8 and kernels.usable(x, torch.uint8) and x[0].is_contiguous()
     if pixels and y.dim() == 2 and index.stride(1) == 1:
@@ -20,7 +20,7 @@ def examples_at(x: Tensor, y: Tensor, index: Tensor, memory: Tensor | None = Non
 
 
 def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tensor:
-    """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by whole rows of memory."""
+    """values[r, index[r]] for each run: [R, N, ...] and [R, B] to [R, B, ...], by rows of memory."""
     shape = (*index.shape, *values.shape[2:])
     if values.stride(0) == 0 or len(values) == 1:  # all runs share the same examples
         rows, positions = values[0], index
@@ -34,16 +34,16 @@ def rows_at(values: Tensor, index: Tensor, memory: Tensor | None = None) -> Tens
 
 
 def as_input(x: Tensor) -> Tensor:
-    """Inputs as the network sees them: uint8 pixels / 255 and no other normalisation; floats as they are."""
+    """Inputs as the network sees them: uint8 pixels / 255, floats unchanged, no other normalisation."""
     return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
 def own_input(x: Tensor) -> Tensor:
-    """:func:`as_input` in memory of its own: a module may work in place on what it is given."""
+    """:func:`as_input` as a copy, because a module may change its input in place."""
     return as_input(x) if x.dtype == torch.uint8 else x.clone()
 
 
 def input_into(x: Tensor, out: Tensor) -> Tensor:
-    """:func:`as_input` of x into memory that is there and holds as many values."""
+    """:func:`as_input` of x, written to ``out``, which has as many values."""
     out.copy_(x.reshape(out.shape))
     return out.div_(255) if x.dtype == torch.uint8 else out

@@ -1,7 +1,7 @@
-"""Kernels for CUDA devices, in Triton: what torch would do in many passes over memory, in one.
+"""Triton kernels for CUDA devices: one pass over memory where torch needs several.
 
-Nothing here is needed: everything has a plain form in torch, which the tests compare it with. The work is the same,
-element by element; only sums are taken in another order.
+They are optional: each has a plain torch form, and tests compare the two. Results agree element by element, up to the
+order of sums.
 """
 
 from vcl.ops.kernels.base import evenly_strided, stride_of_draws, triton, usable

@@ -1,4 +1,4 @@
-"""What all kernels share."""
+"""Helpers that all kernels share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = 1024
 
 
 def usable(values: Tensor, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether these kernels can work on ``values``."""
+    """Whether these kernels support ``values``."""
     return triton is not None and values.is_cuda and values.dtype == dtype
 
 
@@ -38,5 +38,5 @@ def in_units(*numbers: int) -> tuple[int, list[int]]:
 
 
 def blocks_of(size: int, block: int = BLOCK) -> int:
-    """How many blocks cover ``size``."""
+    """The number of blocks that cover ``size``."""
     return -(-size // block)

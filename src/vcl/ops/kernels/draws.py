@@ -1,8 +1,8 @@
-"""What a mean-field fit does with its parameters: draws of theta, and gradients from draws or layers back to q.
+"""Kernels of a mean-field fit: draws of theta, and gradients from draws or layers back to q.
 
-Every gradient is summed over draws (and over parts that programs left), brought to means and logs, and has the KL's
-subtracted, all in one pass. ``log`` is what is climbed: log sigma^2 = SCALE log. The compiler moves four values at
-once where it knows that they are aligned to 16 bytes, so the stride between a tensor's draws is a multiple of 4 values.
+One pass sums a gradient over draws (and over partial sums of programs), converts it to means and logs, and subtracts
+the KL gradient. ``log`` is the optimised parameter: log sigma^2 = SCALE log. The compiler moves four values at once if
+they are aligned to 16 bytes, so the stride between a tensor's draws is a multiple of 4 values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if triton is not None:
 
     @triton.jit
     def _piece(table, blocks):
-        # Where a block begins in the flat vector and in its tensor, the tensor's size, and its memory.
+        # The start of a block in the flat vector and in its tensor, the tensor's size, and its memory.
         row = table + tl.program_id(0) % blocks * 5
         start, local, size = tl.load(row), tl.load(row + 1), tl.load(row + 2)
         offset, stride = tl.multiple_of(tl.load(row + 3), 16), tl.multiple_of(tl.load(row + 4), 4)
@@ -62,7 +62,7 @@ if triton is not None:
 
     @triton.jit
     def add_four(plain, along, up, stride, draw, draws, at, inside, one, two, three, four):
-        # Adds the gradients of four draws, ``stride`` values from one to the next: plain, and times their noise.
+        # Adds the gradients of four draws, ``stride`` values apart: plain, and times their noise.
         left = at * 0 + (draws - draw)
         a = tl.load(up, inside, other=0.0)
         b = tl.load(up + stride, inside & (left > 1), other=0.0)
@@ -75,8 +75,8 @@ if triton is not None:
         g_mean, g_log, kl, mean, log, p_mean, p_log_var, plain, along, run, at, held, inside, size, p_mean_stride,
         p_var_stride, kl_at, SCALE: tl.constexpr, HELD: tl.constexpr,
     ):  # fmt: skip
-        # What a program has found of a gradient in means and log variances, written less the gradient of the KL, and
-        # its share of the KL. ``held`` is where the coordinates stand in p.
+        # Writes a program's gradient in means and log variances, minus the KL gradient, and its partial sum of the KL.
+        # ``held`` is the start of the coordinates in p.
         if HELD:
             mine, pull, excess = kl_of(
                 tl.load(mean + run * size + at, inside, other=0.0),
@@ -139,7 +139,7 @@ if triton is not None:
 
 
 GATHER, ADD, DRAW = 256, 128, 512
-"""Coordinates of a program. Timed on an H200."""
+"""Coordinates per program. Tuned on an H200."""
 
 
 def aligned(size: int, unit: int = 4) -> int:
@@ -149,10 +149,10 @@ def aligned(size: int, unit: int = 4) -> int:
 
 @cache
 def table(spans: tuple[tuple[int, int], ...], rows: int, device: torch.device) -> tuple[Tensor, tuple[int, ...], int]:
-    """How tensors (start, size) of a flat vector lie in memory, each [rows, a multiple of 4 values].
+    """The memory layout of tensors (start, size) of a flat vector, each [rows, a multiple of 4 values].
 
-    The table of their blocks [blocks, 5], where each begins, and how much memory they take. It is kept for good,
-    because captured graphs go on reading it.
+    Returns the table of their blocks [blocks, 5], the start of each tensor, and the total size. The table is kept
+    permanently, because captured graphs read it.
     """
     lines, offsets, end = [], [], 0
     for start, size in spans:
@@ -166,9 +166,9 @@ def draw(
     theta: Tensor, mean: Tensor, log: Tensor, noise: tuple[Tensor, ...], noise_stride: int, lines: Tensor, draws: int,
     scale: int,
 ) -> None:  # fmt: skip
-    """theta = mu + sigma eps into memory as :func:`table` has it; mean, log [R, D].
+    """theta = mu + sigma eps, written in the layout of :func:`table`; mean, log [R, D].
 
-    The noise is a tape [R, S, D], whose draws lie ``noise_stride``, or follows from seeds [R] and a step [].
+    The noise is a tape [R, S, D] with stride ``noise_stride`` between draws, or generated from seeds [R] and a step [].
     """
     runs, width = mean.shape
     _draw[(runs * len(lines),)](
@@ -178,7 +178,7 @@ def draw(
 
 
 def copy(theta: Tensor, mean: Tensor, lines: Tensor) -> None:
-    """Parameters [R, D] into memory as :func:`table` has it, for one draw."""
+    """Parameters [R, D], written in the layout of :func:`table`, for one draw."""
     _copy[(len(mean) * len(lines),)](theta, mean, lines, len(lines), mean.shape[1], BLOCK=DRAW, num_warps=4)
 
 
@@ -187,10 +187,10 @@ def gather(
     noise: tuple[Tensor, ...], noise_stride: int, first: int, held: int | None, kl_first: int, draws: int, tiles: int,
     scale: int,
 ) -> None:  # fmt: skip
-    """Gradients in theta [R, S, T, part], of the part from ``first`` on, into those of means and logs, less the KL's.
+    """From gradients in theta [R, S, T, part] to those in means and logs from ``first`` on, minus the KL gradient.
 
-    ``to`` are g_mean, g_log [R, D] and the shares of the KL [R, K], written from ``kl_first`` on. ``held`` is where the
-    part begins in p, if it has a KL.
+    ``to`` are g_mean, g_log [R, D] and the partial sums of the KL [R, K], written from ``kl_first`` on. ``held`` is the
+    start of the part in p, if it has a KL.
     """
     runs, size = q[0].shape
     part = g.numel() // (runs * draws * tiles)
@@ -206,7 +206,7 @@ def add(
     g: Tensor, to: tuple[Tensor, Tensor, Tensor], var: Tensor, q: tuple[Tensor, Tensor], p: tuple[Tensor, Tensor],
     first: int, held: int | None, kl_first: int, parts: int, scale: int,
 ) -> None:  # fmt: skip
-    """Gradients in means and variances [2, R, parts, part], as above."""
+    """Like :func:`gather`, from gradients in means and variances [2, R, parts, part]."""
     runs, size = q[0].shape
     part = g.numel() // (2 * runs * parts)
     blocks = blocks_of(part, ADD)

@@ -1,4 +1,4 @@
-"""What a step begins with: its noise and its batch."""
+"""Kernels of a step's inputs: its noise and its batch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ if triton is not None:
 
     @triton.jit
     def _pair(a, b):
-        # Box and Muller's: two normals from two uniform numbers, the first of them above 0. The device's short
-        # functions are off by less than 2^-20 here, where the angle stays within -pi to pi; a logarithm of almost 1
-        # must not come out above 0.
+        # Box-Muller: two normals from two uniform numbers, the first above 0. The device's fast functions have errors
+        # below 2^-20 here, with the angle within -pi to pi; a logarithm of almost 1 must not be above 0.
         uniform = (a.to(tl.float32) + 0.5) * 2.0**-32
         angle = b.to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09  # pi / 2^31
         if SHORT:
@@ -33,7 +32,7 @@ if triton is not None:
 
     @triton.jit
     def four_normals(seed, step, place, group):
-        # Philox: four for every (seed; place, step, group). Seven rounds are the fewest that pass every test of
+        # Philox: four numbers per (seed; place, step, group). Seven rounds are the fewest that pass every test of
         # BigCrush (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
         place = place.to(tl.uint32)
         none = place * 0
@@ -44,9 +43,9 @@ if triton is not None:
 
     @triton.jit
     def four_draws(noise, step, run, at, inside, draw, draws, stride, SEEDED: tl.constexpr):
-        # Noise of the parameters at ``at``, for four draws from ``draw`` on; beyond the last one it is not used. It
-        # comes from a tape [R, S, ...], or (SEEDED) is made where it is used, the same each time: of the run's seed
-        # (then these are ``noise``), the step, the place and the draw.
+        # Noise of the parameters at ``at``, for four draws from ``draw`` on; surplus draws are ignored. It comes from a
+        # tape [R, S, ...], or (SEEDED) is generated reproducibly from the run's seed (``noise`` holds the seeds), the
+        # step, the place and the draw.
         if SEEDED:
             one, two, three, four = four_normals(tl.load(noise + run), tl.load(step), at, draw // 4)
         else:
@@ -84,9 +83,9 @@ if triton is not None:
 
 
 def normal(seeds: Tensor, step: Tensor, size: int, group: int = 0) -> Tensor:
-    """Standard normals [R, size] that follow from (seed of the run; step, place, group): seeds [R], step [] are int64.
+    """Standard normals [R, size] from (seed of the run; step, place, group); seeds [R] and step [] are int64.
 
-    Draws of parameters take groups from 0 on, one for every four draws.
+    Draws of parameters use the groups from 0 on, one per four draws.
     """
     noise = torch.empty(len(seeds), size, device=seeds.device)
     quarter = -(-size // 4)
@@ -97,9 +96,9 @@ def normal(seeds: Tensor, step: Tensor, size: int, group: int = 0) -> Tensor:
 
 
 def batch(values: Tensor, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """values[r, index[r]] / 255 and labels[r, index[r]] of each run, for index [R, B] whose rows are each in one piece.
+    """values[r, index[r]] / 255 and labels[r, index[r]] of each run, for index [R, B] with contiguous rows.
 
-    uint8 values [R, N, ...] and labels [R, N] may be shared by the runs.
+    Runs may share the uint8 values [R, N, ...] and labels [R, N].
     """
     x = torch.empty(*index.shape, *values.shape[2:], device=values.device)
     y = torch.empty(index.shape, dtype=labels.dtype, device=values.device)

@@ -1,11 +1,11 @@
-"""What stands between the matrix products of a chain, forward and back, for all runs and draws at once.
+"""Kernels between the matrix products of a chain, forward and back, for all runs and draws at once.
 
-A program takes ROWS x COLS of the rows and units of one run and draw. ``a`` is what comes into the units of a layer, h
-what goes out, max(a, 0) where RELU. By local reparameterisation
+A program processes ROWS x COLS of the rows and units of one run and draw. ``a`` is the preactivation of a layer and h
+its output, max(a, 0) with RELU. By local reparameterisation
 
     a = m + std * noise,  m = h W^T + b,  std^2 = h^2 V^T + v,  where V and v are the variances of W and b
 
-and m and std of a layer whose inputs all draws share [R, B, units] serve every draw.
+and if all draws share a layer's inputs, they share its m and std [R, B, units].
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ if triton is not None:
         BIASED: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, COLS: tl.constexpr,
         PRECISION: tl.constexpr,
     ):  # fmt: skip
-        # m and std [R, B, UNITS] of a layer whose inputs all draws share: x is read once for both.
+        # m and std [R, B, UNITS] of a layer with shared inputs: x is read once for both.
         run, row, o = _tile(tiles, col_tiles, ROWS, COLS)
         total = tl.zeros((ROWS, COLS), tl.float32)
         spread = tl.zeros((ROWS, COLS), tl.float32)
@@ -101,8 +101,8 @@ if triton is not None:
         SHARED: tl.constexpr, BIASED: tl.constexpr, RELU: tl.constexpr, SQUARE: tl.constexpr, UNITS: tl.constexpr,
         ROWS: tl.constexpr, COLS: tl.constexpr,
     ):  # fmt: skip
-        # a = m + std * noise, or the positive part of it, and its square. SHARED m and s are finished, and s is the
-        # std; others come without their biases, and std is written.
+        # a = m + std * noise, or its positive part, and its square. SHARED m and s include their biases, and s is the
+        # std; otherwise both lack their biases, and std is written.
         draw, row, o = _tile(tiles, col_tiles, ROWS, COLS)
         run = draw // draws
         inside = (row < rows)[:, None] & (o < UNITS)[None, :]
@@ -130,8 +130,8 @@ if triton is not None:
         SHARED: tl.constexpr, RELU: tl.constexpr, SQUARE: tl.constexpr, UNITS: tl.constexpr, ROWS: tl.constexpr,
         COLS: tl.constexpr,
     ):  # fmt: skip
-        # The gradients in m and s from those in h and h^2: over all draws where they share m and s (SHARED), else of
-        # each, written over those they came from. A program takes all draws of a run.
+        # The gradients in m and s from those in h and h^2: summed over draws that share m and s (SHARED), else per
+        # draw, overwriting their sources. A program processes all draws of a run.
         run, row, o = _tile(tiles, col_tiles, ROWS, COLS)
         inside = (row < rows)[:, None] & (o < UNITS)[None, :]
         place = row[:, None] * UNITS + o[None, :]
@@ -171,11 +171,11 @@ class Order(NamedTuple):
 
 
 ROWS = {"activate": 32, "activate_gradient": 64, "spread": 16, "spread_gradient": 8}
-"""Rows of a program for up to 128 units. Timed on an H200 for 784-100-100-10."""
+"""Rows per program for up to 128 units. Tuned on an H200 for 784-100-100-10."""
 
 
 class Cut(NamedTuple):
-    """How the rows and units of a layer are cut into programs."""
+    """The division of a layer's rows and units into programs."""
 
     tiles: int
     col_tiles: int
@@ -183,24 +183,24 @@ class Cut(NamedTuple):
 
 
 def cut(kernel: str, rows: int, units: int) -> Cut:
-    """At most 128 units a program; fewer units allow more rows."""
+    """At most 128 units per program; fewer units allow more rows."""
     cols = min(128, width_of(units))
     some = min(ROWS[kernel] * (128 // cols), max(16, triton.next_power_of_2(rows)))
     return Cut(blocks_of(rows, some), blocks_of(units, cols), {"UNITS": units, "ROWS": some, "COLS": cols})
 
 
 def width_of(units: int) -> int:
-    """The power of 2 that holds so many units; a matrix product wants at least 16."""
+    """The next power of 2, at least 16, as a matrix product needs."""
     return max(16, 1 << (units - 1).bit_length())
 
 
 def input_precision() -> str:
-    """As the library's products have it."""
+    """The precision of torch's matrix products."""
     return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
 
 
 def activate(h: Tensor, a: Tensor, b: Tensor | None, relu: bool, order: Order, draws: int) -> None:
-    """h = a + b [N, B, units], or its positive part; a stands in any ``order``, and b [N, units] may be None."""
+    """h = a + b [N, B, units], or its positive part; a has any ``order``, and b [N, units] may be None."""
     count, rows, units = h.shape
     tiles, col_tiles, options = cut("activate", rows, units)
     _activate[(count * tiles * col_tiles,)](
@@ -210,9 +210,9 @@ def activate(h: Tensor, a: Tensor, b: Tensor | None, relu: bool, order: Order, d
 
 
 def activate_gradient(g_a: Tensor, g: Tensor, h: Tensor, relu: bool, order: Order, draws: int, moved: bool) -> Tensor:
-    """The gradient in a, in its order, from that in h [N, B, units]; and the bias's, in parts [N, T, units].
+    """Writes the gradient in a, in its order, from g in h [N, B, units]; returns the bias's, in parts [N, T, units].
 
-    Without ``moved`` g_a is not written: it is g itself.
+    Without ``moved`` g_a is not written, because it is g itself.
     """
     count, rows, units = h.shape
     tiles, col_tiles, options = cut("activate_gradient", rows, units)
@@ -243,9 +243,9 @@ def spread(
     out: Tensor, std: Tensor, m: Tensor, s: Tensor, mean: Tensor, var: Tensor, noise: Tensor, noise_at: int,
     bias_at: int | None, relu: bool, square: bool, shared: bool, rows: int, tiny: float,
 ) -> None:  # fmt: skip
-    """a = m + std * noise, or its positive part, into out[0] and its square into out[1]: out [2, R S B, units].
+    """Writes a = m + std * noise, or its positive part, to out[0] and its square to out[1]: out [2, R S B, units].
 
-    Noise [R, S, K], from ``noise_at`` on. Where draws share m and s [R, B, units] s is the deviation already.
+    Noise [R, S, K] is read from ``noise_at`` on. If draws share m and s [R, B, units], s is already the deviation.
     """
     (runs, draws), units = noise.shape[:2], out.shape[-1]
     tiles, col_tiles, options = cut("spread", rows, units)
@@ -261,7 +261,7 @@ def spread_gradient(
     to: Tensor, g: Tensor, g_square: Tensor | None, h: Tensor, std: Tensor, noise: Tensor, noise_at: int, relu: bool,
     shared: bool, rows: int,
 ) -> Tensor:  # fmt: skip
-    """The gradients in m and s into ``to`` [2, ...], from those in h and h^2; and the bias's pair [2, R, T, units]."""
+    """Writes the gradients in m and s to ``to`` [2, ...], from those in h, h^2; returns the bias's [2, R, T, units]."""
     (runs, draws), units = noise.shape[:2], h.shape[-1]
     tiles, col_tiles, options = cut("spread_gradient", rows, units)
     g_bias = torch.empty(2, runs, tiles, units, device=g.device)

@@ -1,4 +1,4 @@
-"""One pass over the parameters: the KL, penalties, Adam."""
+"""Kernels over the parameters: the KL, penalties, Adam."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from vcl.ops.kernels.base import BLOCK, blocks_of, in_units, triton
 if triton is not None:
     tl: Any = import_module("triton.language")
 
-    # In all of them a program takes BLOCK coordinates of one run (or of one draw of one run). Addresses are 64 bits
-    # wide from the run on, because R x S x D may be more than 32 can count. Where there is a UNIT, sizes and distances
-    # come in units of so many values (4 if all of them allow it): the compiler then knows that four neighbours stand
-    # on 16 bytes of their own and moves them at once.
+    # In all kernels a program processes BLOCK coordinates of one run (or of one draw of one run). Addresses are 64 bits
+    # wide from the run on, because R x S x D may exceed 32 bits. With a UNIT, sizes and strides are multiples of it (4
+    # if all allow it): the compiler then knows that four neighbours are aligned to 16 bytes and moves them at once.
 
     @triton.jit
     def kl_of(mean, log_var, p_mean, p_log_var):
@@ -85,7 +84,7 @@ if triton is not None:
 def take_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) -> Tensor:
     """1/2 sum_d precision (theta - centre)^2 [R]; precision (theta - centre) is subtracted from g.
 
-    All [R, D]; each run's values lie in one piece.
+    All [R, D]; each run's values are contiguous.
     """
     runs, size = theta.shape
     blocks = blocks_of(size)
@@ -100,7 +99,7 @@ def take_quadratic(theta: Tensor, centre: Tensor, precision: Tensor, g: Tensor) 
 def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Tensor, precision: Tensor) -> None:
     """In place: omega += (g + precision (before - centre)) (theta - before), and then before = theta.
 
-    All [R, D]; each run's values lie in one piece.
+    All [R, D]; each run's values are contiguous.
     """
     runs, size = omega.shape
     blocks = blocks_of(size)
@@ -111,13 +110,13 @@ def add_path(omega: Tensor, before: Tensor, theta: Tensor, g: Tensor, centre: Te
 
 
 def adam_scales(count: Tensor, lr: Tensor, b1: float, b2: float) -> Tensor:
-    """Counts one step, in place, and gives lr / (1 - b1^t) and 1 / sqrt(1 - b2^t)."""
+    """Increments the step count in place and returns lr / (1 - b1^t) and 1 / sqrt(1 - b2^t)."""
     scales = torch.empty(2, device=lr.device)
     _count[(1,)](scales, count, lr, log(b1), log(b2))
     return scales
 
 
 def adam(value: Tensor, m: Tensor, v: Tensor, g: Tensor, scales: Tensor, b1: float, b2: float, eps: float) -> None:
-    """A step of Adam uphill, in place: value, and the running means m of g and v of g^2."""
+    """A step of Adam for maximisation, in place: value, and the running means m of g and v of g^2."""
     unit, (units,) = in_units(value.numel())
     _adam[(blocks_of(value.numel()),)](value, m, v, g, scales, units, b1, b2, eps, UNIT=unit, BLOCK=BLOCK)

@@ -1,7 +1,7 @@
-"""The end of a narrow network in one kernel: from what comes into its last hidden layer to log softmax, and back.
+"""The end of a narrow network in one kernel: from the preactivation of its last hidden layer to log softmax, and back.
 
 A program holds all units of the last hidden layer and all classes for some rows. The bias of the last hidden layer, the
-head's weight and its bias are the *tail*; in theta and in its gradient they stand next to each other.
+head's weight and its bias are the *tail*; they are adjacent in theta and in its gradient.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if triton is not None:
         UNITS: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
         PRECISION: tl.constexpr,
     ):  # fmt: skip
-        # From the last hidden layer's a (without its bias) to log p, and back; the gradient is written over a.
+        # From the last hidden layer's a (without its bias) to log p, and back; the gradient overwrites a.
         draw = (tl.program_id(0) // tiles).to(tl.int64)
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
         i, o = tl.arange(0, IN), tl.arange(0, OUT)
@@ -67,8 +67,8 @@ if triton is not None:
         UNITS: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
         PRECISION: tl.constexpr,
     ):  # fmt: skip
-        # From the last hidden layer's m and s (without their biases) to log p, and back; the gradients in m and s are
-        # written over them.
+        # From the last hidden layer's m and s (without their biases) to log p, and back; their gradients overwrite
+        # them.
         draw = (tl.program_id(0) // tiles).to(tl.int64)
         run = draw // draws
         row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
@@ -118,18 +118,18 @@ if triton is not None:
 
 
 WIDEST, MOST_CLASSES = 128, 64
-"""Units of the last hidden layer and classes, at most."""
+"""The most units of the last hidden layer, and the most classes."""
 
 
 def _rows(units: int, most: int) -> int:
-    """Rows of a program: half as many for twice the units."""
+    """Rows per program: half as many for twice the units."""
     return max(16, most * 128 // max(128, width_of(units)))
 
 
 def drawn(
     a: Tensor, b_in: Tensor, w_out: Tensor, b_out: Tensor, y: Tensor, order: Order, draws: int, rows: int, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """log p in parts [N, T] and the tail's gradient [N, T, tail] of ``scale`` times it; that in a is written over it.
+    """log p in parts [N, T], and the tail's gradient [N, T, tail] times ``scale``; the gradient in a overwrites a.
 
     a holds N = R S times [B, units] in any order; b_in [N, units], w_out [N, classes, units], b_out [N, classes].
     """
@@ -152,7 +152,7 @@ def local(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The same by local reparameterisation: pair [2, R, S B, units] are m and s, and then their gradients.
 
-    The tail stands in mean, var [R, D] from ``tail_at`` on; its gradient is a pair [2, R, S, T, tail].
+    The tail starts at ``tail_at`` in mean, var [R, D]; its gradient is a pair [2, R, S, T, tail].
     """
     (runs, draws), units = noise.shape[:2], pair.shape[-1]
     some = _rows(units, 32)

@@ -1,7 +1,7 @@
-"""Where a chain ends, example by example: the softmax, Bernoulli pixels, and the latent variables of a VAE.
+"""Per-example kernels at the end of a chain: softmax, Bernoulli pixels, and the latent variables of a VAE.
 
-A program takes one example of one draw of one run. WIDTH is its number of values, rounded up to a power of 2. Scores
-come with their gradient, so that outputs are read once.
+A program processes one example of one draw of one run. WIDTH is its number of values, rounded up to a power of 2.
+Scores and gradients are computed together, so that outputs are read once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if triton is not None:
         pixel = tl.load(x + image * UNITS + at, inside, other=0.0)
         # log(1 + e^f) = max(f, 0) + log(1 + e^-|f|)
         small = tl.exp(-tl.abs(logit))
-        # By a series where 1 + e would round to 1, so that nothing is lost.
+        # By a series where 1 + e would round to 1.
         above = tl.where(small < 1e-4, small * (1 - 0.5 * small), tl.log(1 + small))
         score = pixel * logit - tl.where(logit < 0, 0.0, logit) - above
         tl.store(value + row, tl.sum(tl.where(inside, score, 0.0), 0))
@@ -98,7 +98,7 @@ if triton is not None:
 
 
 def softmax(g: Tensor, f: Tensor, y: Tensor, mask: Tensor | None, scale: float, draws: int) -> Tensor:
-    """log softmax(f)_y [N, B], for f [N, B, C] and labels [R, B]; its gradient times ``scale`` goes into g."""
+    """log softmax(f)_y [N, B], for f [N, B, C] and labels [R, B]; writes its gradient times ``scale`` to g."""
     count, rows, units = f.shape
     value = torch.empty(count, rows, device=f.device)
     _softmax[(count * rows,)](
@@ -109,7 +109,7 @@ def softmax(g: Tensor, f: Tensor, y: Tensor, mask: Tensor | None, scale: float, 
 
 
 def bernoulli(g: Tensor, f: Tensor, x: Tensor, scale: float, draws: int) -> Tensor:
-    """sum_d x_d f_d - log(1 + e^f_d) [N, B] for f [N, B, P] and x [R, B, P]; its gradient goes into g."""
+    """sum_d x_d f_d - log(1 + e^f_d) [N, B] for f [N, B, P] and x [R, B, P]; writes its gradient times ``scale``."""
     count, rows, units = f.shape
     value = torch.empty(count, rows, device=f.device)
     _bernoulli[(count * rows,)](value, g, f, x, scale, draws, rows, UNITS=units, WIDTH=triton.next_power_of_2(units))
@@ -128,7 +128,7 @@ def encode(codes: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def encode_gradient(g_z: Tensor, weight: float, codes: Tensor, noise: Tensor) -> Tensor:
-    """The gradient of codes: sum_s g_z - weight mu, and then sum_s g_z noise sd - weight (sd^2 - 1)."""
+    """The gradient in codes: sum_s g_z - weight mu, then sum_s g_z noise sd - weight (sd^2 - 1)."""
     runs, draws, batch, latent = noise.shape
     g_codes = torch.empty_like(codes)
     _encode_gradient[(runs * batch,)](
