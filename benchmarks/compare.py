@@ -1,11 +1,11 @@
-"""Is one source tree faster than another? Both in turn, process after process, on the same machine in the same hour.
+"""Compares the speed of two source trees: alternating processes on the same machine in the same hour.
 
     python benchmarks/compare.py OLD NEW [--device cuda] [--rounds 5] [--only PATTERN] [--json OUT]
 
-OLD and NEW are folders that hold the package `vcl`, such as the `src` of two checkouts. Each round runs
-`compare_worker.py` (always this checkout's) once with each tree. The times are the least over all calls of all rounds;
-the ratio is that of the two, and the range beside it is of the rounds' own ratios. `spread` is the slowest round of a
-tree over its fastest: how much the machine varies. Compare a tree with itself to see which differences mean nothing.
+OLD and NEW are folders that contain the package `vcl`, such as the `src` of two checkouts. Each round runs this
+checkout's `compare_worker.py` once with each tree. Times are minima over all calls of all rounds. The ratio is that of
+the minima; the range next to it is over the ratios of single rounds. `spread` is a tree's slowest round over its
+fastest: how much the machine varies. Compare a tree with itself to see which differences are noise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def tree_at(path: Path) -> Path:
-    """The folder to put on Python's path: this one, or its `src`."""
+    """The folder for PYTHONPATH: this one, or its `src`."""
     for folder in (path, path / "src"):
         if (folder / "vcl" / "__init__.py").is_file():
             return folder.resolve()
@@ -43,7 +43,7 @@ def tree_at(path: Path) -> Path:
 
 
 def run(tree: Path, options: list[str]) -> dict[str, Any]:
-    """What the worker found with this tree."""
+    """The worker's measurements of this tree."""
     env = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run([sys.executable, str(WORKER), *options], env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -55,7 +55,7 @@ def run(tree: Path, options: list[str]) -> dict[str, Any]:
 
 
 def lines(rounds: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[Line]:
-    """The jobs that ran in every round with both trees; a round is the jobs of the old and of the new tree."""
+    """The jobs that ran in every round with both trees; a round has the jobs of the old and of the new tree."""
     found = []
     for job in rounds[0][0]:
         if any("least_ms" not in side.get(job, {}) for each in rounds for side in each):
@@ -79,7 +79,7 @@ def failures(rounds: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
 
 
 def table(found: list[Line]) -> str:
-    """For people at a terminal."""
+    """The lines as a text table."""
     width = max((len(line.job) for line in found), default=3)
     text = [f"{'job':<{width}}{'old ms':>11}{'new ms':>11}{'new/old':>9}{'rounds':>19}{'spread':>9}"]
     for line in found:

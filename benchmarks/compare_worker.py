@@ -1,8 +1,8 @@
-"""Times jobs of the vcl that Python finds, and prints them as JSON. `compare.py` runs it once a tree and round.
+"""Times jobs of the importable vcl and prints them as JSON. `compare.py` runs it once per tree and round.
 
     PYTHONPATH=TREE python benchmarks/compare_worker.py [--device cuda] [--only PATTERN] [--quick]
 
-It uses only calls that do not change from commit to commit, and nothing of vcl.lab.
+It uses only calls that are stable across commits, and nothing from vcl.lab.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROW_SECONDS, LONGEST_ROW = 5e-3, 20
 
 
 class AnyModule(nn.Module):
-    """784-100-100 in code that no trace can follow, so it takes the general way."""
+    """784-100-100 in code that cannot be traced, so it uses the general engine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,14 +55,14 @@ def labels(examples: int, classes: int, device: torch.device) -> Tensor:
 
 
 def belief(prior: Any, init_log_var: float) -> Any:
-    """Small random means. Variances are the initial one, and 0 where the prior's are."""
+    """A belief with small random means and the initial variance; variance 0 where the prior has 0."""
     g = torch.Generator().manual_seed(2)
     mean = 0.05 * torch.randn(prior.mean.shape, generator=g).to(prior.mean.device)
     return prior._replace(mean=mean, log_var=prior.log_var.clamp(max=init_log_var).contiguous())
 
 
 def step(model: Any, data: Any, heads: dict[str, int], batch: int, draws: int, how: tuple[Any, ...], lr: float) -> Job:
-    """A training step; ``how`` is the estimator and what is climbed. A batch of all examples is not gathered."""
+    """A training step; ``how`` is the estimator and the optimised log. A full batch is not gathered."""
     runs, examples, device = data.x.shape[0], data.x.shape[1], data.x.device
     prior = model.prior(heads).to(device).expand(runs)
     elbo = Elbo(model, prior, draws, *how)
@@ -81,7 +81,7 @@ def perceptron(
 ) -> Job:  # fmt: skip
     x = images(examples, round(sizes[0] ** 0.5), device)
     if batch >= examples:
-        x = x.float().div_(255)  # a fit converts a batch that never changes only once
+        x = x.float().div_(255)  # a fit converts a full batch only once
     data = dataset(x, labels(examples, sizes[-1], device), runs=runs)
     trunk = AnyModule() if general else mlp(sizes[0], sizes[1:-1])
     return step(Network(trunk, sizes[-2], Categorical()), data, {"all": sizes[-1]}, batch, draws, (estimator,), 1e-3)
@@ -111,7 +111,7 @@ def fisher(examples: int, device: torch.device) -> Job:
 
 
 def jobs(device: torch.device, quick: bool) -> dict[str, Callable[[], Job]]:
-    """What makes each job, by name. Published networks have ten runs on CUDA only."""
+    """Functions that build each job, by name. Published networks have ten runs on CUDA only."""
     most = 30 if quick else 10**9
     found: dict[str, Callable[[], Job]] = {}
     for runs in (1, 10):
@@ -141,9 +141,9 @@ def jobs(device: torch.device, quick: bool) -> dict[str, Callable[[], Job]]:
 
 
 def measure(job: Job, device: torch.device, budget: float) -> dict[str, float]:
-    """Milliseconds of a call: the least and the median of as many as fit into the budget, at least three.
+    """Milliseconds per call: minimum and median of as many calls as fit into the budget, at least three.
 
-    On CUDA short calls are timed in rows between two synchronisations, as a fit makes them.
+    On CUDA, short calls are timed in batches between two synchronisations, as in a fit.
     """
 
     def row(calls: int) -> float:
@@ -155,7 +155,7 @@ def measure(job: Job, device: torch.device, budget: float) -> dict[str, float]:
         return (perf_counter() - began) / calls
 
     once = row(1)
-    for _ in range(5 if device.type == "cuda" or once < 0.1 * budget else 0):  # a captured step runs three eagerly
+    for _ in range(5 if device.type == "cuda" or once < 0.1 * budget else 0):  # capture needs three eager steps
         once = row(1)
     length = max(1, min(LONGEST_ROW, int(ROW_SECONDS / once))) if device.type == "cuda" else 1
     times: list[float] = []
@@ -189,7 +189,7 @@ def main() -> None:
             continue
         try:
             found[name] = {**measure(make(), device, given.budget)}
-        except Exception as error:  # a tree may be broken in one place and be worth comparing in others
+        except Exception as error:  # a tree may fail in one job and be worth comparing in others
             found[name] = {"error": f"{type(error).__name__}: {error}"}
         gc.collect()
         if device.type == "cuda":

@@ -1,12 +1,12 @@
-"""Do two outputs of `vcl run` agree? Method by method, by the mean score after the last task.
+"""Compares two outputs of `vcl run`, method by method, by the mean score after the last task.
 
     python benchmarks/golden.py OLD NEW [--metric accuracy] [--limit 3]
 
-OLD and NEW are folders that `vcl run --out` wrote, or folders of such folders with the same names. z is the difference
-of the two means in standard errors of the difference, as if the runs had nothing in common; p is its two-sided
-probability by Student's distribution. The exit status is 1 if some |z| is above the limit or if a method is missing.
+OLD and NEW are folders that `vcl run --out` wrote, or parents of such folders with the same names. z is the difference
+of the two means in standard errors, assuming independent runs; p is its two-sided probability by Student's
+distribution. The exit status is 1 if some |z| exceeds the limit or a method is missing.
 
-Few seeds need care: with three in each folder |z| passes 3 by chance in one comparison of 25.
+Few seeds need care: with three per folder, |z| exceeds 3 by chance in one comparison of 25.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vcl.lab.paper.student import p_value, t_value
 from vcl.lab.results import Row, Summary, final_score, methods, read_csv
 
 ALIKE = ("experiment", "preset", "settings", "settings_of", "grid", "seeds")
-"""What two runs should have in common."""
+"""The fields of run.json that should agree."""
 
 
 class Line(NamedTuple):
@@ -34,17 +34,17 @@ class Line(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Of the difference."""
+        """The standard error of the difference."""
         return hypot(self.old.error, self.new.error)
 
     @property
     def z(self) -> float:
-        """The difference in standard errors: 0 for equal means, else infinite where there is no error."""
+        """The difference in standard errors: 0 for equal means, infinite for different means without error."""
         return t_value(self.new.mean - self.old.mean, self.error)
 
     @property
     def p(self) -> float | None:
-        """P(|T| >= |z|) with a degree of freedom for each seed but one in each run; None where there is none."""
+        """P(|T| >= |z|), with one degree of freedom less than seeds per run; None without degrees of freedom."""
         degrees = self.old.seeds + self.new.seeds - 2
         return p_value(self.z, degrees) if degrees and self.error > 0 else None
 
@@ -60,7 +60,7 @@ def folders(old: Path, new: Path) -> list[tuple[Path, Path]]:
 
 
 def about(folder: Path) -> dict[str, Any]:
-    """What run.json says. A run that has not finished is refused."""
+    """The contents of run.json; exits if the run has not finished."""
     try:
         found: dict[str, Any] = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError) as error:
@@ -71,13 +71,13 @@ def about(folder: Path) -> dict[str, Any]:
 
 
 def compare(old: Sequence[Row], new: Sequence[Row], metric: str) -> list[Line]:
-    """The methods of both."""
+    """One line per method of both runs."""
     common = [method for method in methods(old) if method in methods(new)]
     return [Line(method, final_score(old, method, metric), final_score(new, method, metric)) for method in common]
 
 
 def report(old: Path, new: Path, metric: str, limit: float) -> list[str]:
-    """Print the table of two runs and return what is wrong, a sentence each."""
+    """Prints the table of two runs and returns one sentence per problem."""
     abouts, rows = (about(old), about(new)), (read_csv(old / "rows.csv"), read_csv(new / "rows.csv"))
     for side, folder in zip(rows, (old, new), strict=True):
         if not any(row.metric == metric for row in side):

@@ -3,7 +3,7 @@
     python benchmarks/gpu_step.py [--matmul tf32] [--profile]
 
 784-100-100-10 with batch 256 at 1, 5 and 10 runs, and the paper's VAE (500 hidden units, batch 50, 10 draws) by VCL and
-by points alone. With --profile the kernels of a step of the largest of each are listed, the longest first.
+with points only. --profile lists the kernels of the largest step of each kind, longest first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from vcl.projections.vi import Elbo
 
 
 class Job(NamedTuple):
-    """A fit to be timed."""
+    """A fit to time."""
 
     name: str
     objective: Objective
@@ -38,7 +38,7 @@ class Job(NamedTuple):
     batch: int
 
     def fit(self, epochs: int) -> None:
-        """So many epochs of it, steps captured."""
+        """Runs ``epochs`` epochs with captured steps."""
         seeds = Rng(tuple(range(len(self.start[0]))))
         ascend(self.objective, self.start, self.data, Ascent(epochs, self.batch), seeds)
 
@@ -65,7 +65,7 @@ def vae(drawn: bool, runs: int, examples: int = 5_000, device: str = "cuda") -> 
 
 
 def milliseconds(job: Job) -> float:
-    """Per step, everything included (batches, noise, gradient, Adam), from a short and a long fit."""
+    """Milliseconds per step with everything included (batches, noise, gradient, Adam), from a short and a long fit."""
 
     def timed(epochs: int) -> float:
         torch.cuda.synchronize()
@@ -79,7 +79,7 @@ def milliseconds(job: Job) -> float:
 
 
 def kernels_of(job: Job, steps: int = 50) -> None:
-    """The kernels of a step, in microseconds."""
+    """Prints the kernels of a step, in microseconds."""
     runs = len(job.start[0])
     take = make_step(
         job.objective, tuple(value.clone() for value in job.start), job.data, 1e-3, Rng(tuple(range(runs)))

@@ -1,11 +1,11 @@
-"""Whether a task costs the same after many tasks as at the beginning, and what a checkpoint weighs.
+"""Measures whether the time of a task grows with the number of tasks, and the size of a checkpoint.
 
     python benchmarks/growth.py [--tasks 200] [--threads 2]
 
-VCL without a coreset on a stream of tasks with a head each (256 made-up images, 8 epochs). Printed: seconds of a task,
-its fit and all that goes with it, as the least and the median of ten tasks around the place (the machine may change its
-speed between the two places, and the least feels that less); the size of the checkpoint; and what it grows by from task
-to task, beside what a head weighs (mean and log variance in float32).
+VCL without a coreset on a stream of tasks with one head each (256 synthetic images, 8 epochs). It prints the seconds
+per task (the fit with everything around it), as minimum and median of ten early and ten late tasks; the machine may
+change its speed in between, which affects the minimum less. It also prints the checkpoint's size and its growth per
+task, next to the size of a head (mean and log variance in float32).
 """
 
 from __future__ import annotations

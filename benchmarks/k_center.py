@@ -1,4 +1,4 @@
-"""Greedy K-center, 200 of 60,000 x 784 pixels, against the plain vectorised rule in float64 and one pass over the data.
+"""Greedy K-center, 200 of 60,000 x 784 pixels, against the plain vectorised rule in float64 and bare passes over data.
 
 python benchmarks/k_center.py [--threads 2]
 """
@@ -34,7 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     g = torch.Generator().manual_seed(0)
-    # As sparse as MNIST: four pixels in five are black.
+    # As sparse as MNIST: four of five pixels are black.
     x = torch.randint(0, 256, (60_000, 784), generator=g, dtype=torch.uint8)
     x *= (torch.rand(60_000, 784, generator=g) < 0.2).byte()
     ours, chosen = timed(lambda: k_center(x[None], 200)[0].tolist())

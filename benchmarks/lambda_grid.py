@@ -1,8 +1,8 @@
-"""What a grid of lambdas costs as one stack of runs: EWC on a task like Permuted MNIST, 5 lambdas x 10 seeds or 1 x 10.
+"""The cost of a grid of lambdas as one stack of runs: EWC on a task like Permuted MNIST, 5 x 10 or 1 x 10 runs.
 
     python benchmarks/lambda_grid.py [--examples 60000] [--epochs 2]
 
-Times a whole second task (penalised fit, 600-sample Fisher information), interleaved, the minimum of some repeats.
+It times a whole second task (penalised fit, 600-sample Fisher information), interleaved; the minimum over repeats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LAMBDAS = (1.0, 10.0, 1e2, 1e3, 1e4)
 
 
 def seconds(runs: int, examples: int, epochs: int, device: torch.device) -> float:
-    """One task from a belief that has a past, all runs stacked, each with its own images."""
+    """Seconds of one task from a belief with a past, all runs stacked, each with its own images."""
     g = torch.Generator(device).manual_seed(0)
     x = torch.randint(0, 256, (runs, examples, 784), generator=g, device=device, dtype=torch.uint8)
     y = torch.randint(0, 10, (examples,), generator=g, device=device).expand(runs, -1)

@@ -1,12 +1,12 @@
-"""A large network and a long stream on a small machine: how much memory a fit takes, and how long.
+"""Memory and time of a large network and of a long stream on a small machine.
 
     python benchmarks/large.py [--parameters 20000000] [--examples 1000000] [--threads 2]
 
-`network` fits a perceptron of that many parameters (its posterior has twice as many values) to a few batches, by the
-estimator `local` at one draw. Memory is counted in values a climbed value (mean or log variance of a parameter), by the
-most that torch held at once less what it held before, and by the process: value, gradient, two moments of Adam and the
-previous posterior make 5. `stream` learns that many examples (uint8 images, made up) in chunks, one task each, with the
-paper's network: the posterior is all that is kept, so memory is that of one chunk.
+`network` fits a perceptron of that many parameters (its posterior has twice as many values) to a few batches, with the
+estimator `local` at one draw. Memory is given in values per optimised value (mean or log variance of a parameter), as
+the growth of the process: value, gradient, two moments of Adam and the previous posterior make 5. `stream` learns that
+many examples (synthetic uint8 images) in chunks, one task each, with the paper's network. Only the posterior is kept,
+so memory is that of one chunk.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def made_up(examples: int, seed: int, name: str) -> Task:
 
 
 def peak() -> float:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def network(parameters: int) -> None:
-    """Two tasks: the first starts at the prior, the second at a posterior, as all later ones do."""
+    """Fits two tasks: the first starts at the prior, the second at a posterior, like all later ones."""
     hidden = round((784**2 / 4 + parameters) ** 0.5 - 784 / 2)  # 784 h + h^2 = parameters
     model = Network(mlp(784, [hidden, hidden]), hidden, Categorical())
     size = model.prior({"all": 10}).layout.size

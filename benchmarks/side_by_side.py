@@ -1,8 +1,8 @@
-"""Do fits side by side, each on a stream of its own, take less than one after another?
+"""Compares concurrent fits, each on its own CUDA stream, with the same fits one after another.
 
     python benchmarks/side_by_side.py [--matmul tf32]
 
-The same fits both ways in one process, interleaved; the least of some repeats.
+Both run in one process, interleaved; times are minima over repeats.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EPOCHS, REPEATS = 5, 3
 
 
 def seconds(jobs: Sequence[Job], at_once: int, device: str = "cuda") -> float:
-    """All of them, so many at once."""
+    """Seconds for all jobs, ``at_once`` at a time."""
 
     def piece(job: Job, report: Report) -> None:
         job.fit(EPOCHS)

@@ -1,8 +1,8 @@
 """One training step of VCL on the Permuted MNIST network, against a matrix product measured in the same run.
 
-784-100-100-10, batch 256, one run, CPU. Absolute times depend on the machine and on what else it does, so each
-time is also given as a ratio to one 2048-square float32 matrix product, the two interleaved: the target of 3.5 ms
-at one draw and 14 ms at ten is meant for a machine where that product takes 109 ms (157 GFLOP/s).
+784-100-100-10, batch 256, one run, CPU. Absolute times depend on the machine and its load, so each time is also given
+as a ratio to one 2048-square float32 matrix product, the two interleaved. The target of 3.5 ms at one draw and 14 ms at
+ten is for a machine where that product takes 109 ms (157 GFLOP/s).
 
     python benchmarks/training_step.py [--threads 2] [--rounds 30]
 """
@@ -35,7 +35,7 @@ def product() -> Callable[[], object]:
 
 
 def step(estimator: str, draws: int) -> Callable[[], object]:
-    """A whole step: gather the batch, draw the noise, bound, gradient, Adam. ``plain`` is a deterministic network."""
+    """A full step: gather the batch, draw the noise, bound, gradient, Adam. ``plain`` is a deterministic network."""
     model = Network(mlp(784, [100, 100]), 100, Categorical())
     g = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (2560, 28, 28), generator=g, dtype=torch.uint8)
@@ -53,14 +53,14 @@ def step(estimator: str, draws: int) -> Callable[[], object]:
 
 
 def measure(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of every job: ten calls in a row, job after job, over and over; all see the same machine."""
+    """Milliseconds of every job: ten calls in a row, round-robin over jobs, so all see the same machine."""
     times: dict[str, list[float]] = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():
             for call in range(10 if name != "product" else 2):
                 began = perf_counter()
                 job()
-                if call:  # the first call finds the caches full of another job's numbers
+                if call:  # the first call finds another job's data in the caches
                     times[name].append(1e3 * (perf_counter() - began))
     return {name: sorted(values) for name, values in times.items()}
 

@@ -1,9 +1,9 @@
-"""A convolutional network of your own, learned task after task on the 8x8 digits: any ``nn.Module`` will do.
+"""A custom convolutional network, trained task after task on the 8x8 digits. Any ``nn.Module`` works.
 
     python examples/own_network.py [--epochs 60]
 
-Three tasks arrive one after the other: digits 0-2, 3-5, 6-8. Old data is never seen again, but for ten points a task.
-After each task the program prints the accuracy on every task so far, for three seeds at once.
+Three tasks arrive one after another: digits 0-2, 3-5, 6-8. Old data is never seen again, except ten points per task.
+After each task the program prints the mean accuracy over three seeds on every task so far.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vcl.predicting.metrics import accuracy
 
 
 class Features(nn.Module):
-    """An ordinary module from images to 24 features. GroupNorm, not BatchNorm: running statistics would forget."""
+    """A plain module from images to 24 features. It uses GroupNorm: BatchNorm's running statistics would forget."""
 
     def __init__(self) -> None:
         super().__init__()
