@@ -58,21 +58,6 @@ def test_importing_the_package_or_the_command_line_loads_nothing_heavy() -> None
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_readme_examples_run() -> None:
-    from pathlib import Path
-
-    text = (Path(__file__).parents[1] / "README.md").read_text()
-    code, generators = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    # A hundred epochs are for people; two show that every line works.
-    quick = code.replace("VariationalKL()", "VariationalKL(__import__('vcl').Ascent(epochs=2))")
-    assert quick != code
-    space: dict[str, object] = {}
-    exec(quick, space)
-    exec(generators, space)
-    shapes = {name: tuple(space[name].shape) for name in ("probabilities", "images", "log_prob")}  # type: ignore[attr-defined]
-    assert shapes == {"probabilities": (3, 200, 10), "images": (1, 16, 8, 8), "log_prob": (1, 10)}
-
-
 def test_the_example_runs() -> None:
     from pathlib import Path
 

@@ -1,0 +1,141 @@
+"""Every Python block of the documents runs, and every `vcl` line in their shell blocks parses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from vcl.lab.cli import app
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
+] + sorted((ROOT / "docs").rglob("*.md"))
+
+NOT_YET_RUNNABLE = {
+    "CONTRIBUTING.md": {
+        'register("my-family", MyFamily)': "MyFamily is not defined: the text describes it in words",
+        "class MyRule:": "Data, Rng, concat and random_subset are not imported",
+        "MY_EXPERIMENT = Experiment(": "Experiment, split and the settings are not imported",
+    }
+}
+"""Blocks that do not run yet, by a line of each, with the reason. The goal is an empty list."""
+
+SHAPE = re.compile(r"^\s*(\w+) = .*  # \[([\d, ]+)\]")
+"""An assignment with the value's shape as a comment; the shape is checked."""
+
+
+def blocks(text: str, *languages: str) -> list[tuple[int, list[str]]]:
+    """The fenced blocks of these languages: the number of each fence (from 0), and the lines below it."""
+    found: list[tuple[int, list[str]]] = []
+    lines, opened = text.splitlines(), None
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if opened is None:
+            opened = number
+            continue
+        if lines[opened].removeprefix("```").strip() in languages:
+            found.append((opened, lines[opened + 1 : number]))
+        opened = None
+    assert opened is None, "a fence is never closed"
+    return found
+
+
+def pending(document: Path) -> dict[str, str]:
+    return NOT_YET_RUNNABLE.get(document.relative_to(ROOT).as_posix(), {})
+
+
+def is_pending(document: Path, code: list[str]) -> bool:
+    return any(line.startswith(mark) for line in code for mark in pending(document))
+
+
+def script(text: str, chosen: list[tuple[int, list[str]]]) -> str:
+    """The blocks as one program, each line on the line of the document, so that a traceback names that."""
+    lines = [""] * len(text.splitlines())
+    for fence, code in chosen:
+        lines[fence + 1 : fence + 1 + len(code)] = code
+        shapes = [match.groups() for line in code if (match := SHAPE.match(line))]
+        checks = (f"assert tuple({name}.shape) == ({shape},), {name}.shape" for name, shape in shapes)
+        lines[fence + 1 + len(code)] = "; ".join(checks)  # replaces the closing fence
+    return "\n".join(lines)
+
+
+def run(text: str, chosen: list[tuple[int, list[str]]], folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """Runs the blocks in a new process and folder, because they may register names and write files."""
+    program = folder / f"{name}.py"
+    program.write_text(script(text, chosen))
+    return subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_python_block_runs(document: Path, tmp_path: Path) -> None:
+    text = document.read_text()
+    chosen = [(fence, code) for fence, code in blocks(text, "python") if not is_pending(document, code)]
+    if chosen:
+        ended = run(text, chosen, tmp_path, document.name)
+        assert ended.returncode == 0, ended.stderr
+    assert len(chosen) == len(blocks(text, "python")) - len(pending(document))
+
+
+def test_blocks_that_do_not_run_yet_are_listed_only_while_they_do_not(tmp_path: Path) -> None:
+    for name in NOT_YET_RUNNABLE:
+        text = (ROOT / name).read_text()
+        chosen = blocks(text, "python")
+        for number, (_, code) in enumerate(chosen):
+            if is_pending(ROOT / name, code):
+                before = [block for block in chosen[:number] if not is_pending(ROOT / name, block[1])]
+                assert run(text, [*before, chosen[number]], tmp_path, name).returncode != 0, code[0]
+
+
+def commands(text: str) -> list[str]:
+    """The `vcl` lines of shell blocks, fenced or indented, without comments."""
+    fenced = [line for _, code in blocks(text, "", "sh", "bash", "shell", "console") for line in code]
+    indented = [line for line in text.splitlines() if line.startswith("    ")]
+    lines = (line.strip().removeprefix("$ ").partition("#")[0].strip() for line in fenced + indented)
+    return [line for line in lines if line == "vcl" or line.startswith("vcl ")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_vcl_line_parses(document: Path) -> None:
+    for line in commands(document.read_text()):
+        assert parses(line) == "", line
+
+
+def test_shell_lines_are_found_and_judged() -> None:
+    assert len(commands((ROOT / "README.md").read_text())) > 5
+    assert commands("```\nvcl list  # names\nmake run\n```\n\n    vcl run x\n") == ["vcl list", "vcl run x"]
+    assert "wander" in parses("vcl wander")
+    assert "--nowhere" in parses("vcl run split-digits --nowhere 3")
+    assert parses("vcl run split-digits --seeds 3") == ""
+
+
+def test_a_wrong_shape_and_an_error_are_noticed(tmp_path: Path) -> None:
+    text = "words\n\n```python\nimport torch\n\nx = torch.zeros(2, 3)  # [2, 4]\n```\n\n```python\n1 / 0\n```\n"
+    first, second = blocks(text, "python")
+    assert "AssertionError: torch.Size([2, 3])" in run(text, [first], tmp_path, "a").stderr
+    assert "line 10, in <module>" in run(text, [second], tmp_path, "b").stderr
+
+
+def parses(line: str) -> str:
+    """Empty if the command exists and knows the options and arguments of ``line``; else what is wrong."""
+    command, words = typer.main.get_command(app), shlex.split(line)[1:]
+    try:
+        while words and hasattr(command, "commands"):
+            if words[0].startswith("-"):
+                break
+            if words[0] not in command.commands:
+                return f"there is no command {words[0]}"
+            command, words = command.commands[words[0]], words[1:]
+        command.make_context(command.name, words)
+    except typer.Exit:  # such as --version
+        return ""
+    except Exception as error:
+        return str(error)
+    return ""
