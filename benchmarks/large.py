@@ -56,7 +56,7 @@ def network(parameters: int) -> None:
         taken, began = perf_counter() - began, perf_counter()
         print(
             f"task {t}: {size / 1e6:.1f} million parameters, {taken / 8:.2f} s a step of {BATCH}, "
-            f"{(peak() - before) / 2 / size / 4:.2f} values a climbed value ({(peak() - before) / 2**20:.0f} MiB)",
+            f"{(peak() - before) / 2 / size / 4:.2f} values per optimised value ({(peak() - before) / 2**20:.0f} MiB)",
             flush=True,
         )
         assert bool(state.propagated.mean.isfinite().all())

@@ -95,7 +95,7 @@ def test_a_truncated_state_is_refused() -> None:
     ("field", "change", "words"),
     [
         ("source", lambda source: source.int(), "coreset.source has dtype torch.int32"),
-        ("source", lambda source: source + 1, "coreset.source names what is not there"),
+        ("source", lambda source: source + 1, "coreset.source is out of range"),
         ("source", lambda source: source[:, 1:], "shapes of the coreset"),
         ("x", lambda x: x * torch.nan, "coreset.x holds numbers that are not finite"),
     ],

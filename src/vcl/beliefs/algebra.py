@@ -43,7 +43,7 @@ def product(a: FullFactor, b: FullFactor | DiagonalFactor) -> FullFactor: ...
 @overload
 def product(a: Gaussian, b: Gaussian) -> Gaussian: ...
 def product(a: Gaussian, b: Gaussian) -> Gaussian:
-    """a(theta) b(theta), run by run. With a factor b it adds what one task's data says: q_t = q_{t-1} site_t."""
+    """a(theta) b(theta), run by run. A factor b is one task's contribution: q_t = q_{t-1} site_t."""
     if isinstance(b, MeanField | FullGaussian) and not isinstance(a, MeanField | FullGaussian):
         a, b = b, a
     return _joined("product", a, b, 1)

@@ -41,7 +41,7 @@ class MeanField(NamedTuple):
         return MeanField(self.layout, self.mean.to(where), self.log_var.to(where))
 
     def grow(self, prior: MeanField) -> MeanField:
-        """Append what is new in ``prior``: q(theta^H_k) = p(theta^H_k) before task k is encountered."""
+        """The belief with new parameters at the prior: q(theta^H_k) = p(theta^H_k) before task k."""
         if not self.layout.new(prior.layout).names:
             return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)

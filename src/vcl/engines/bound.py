@@ -56,7 +56,7 @@ class LayeredBound:
         self.rule, self.seeded, self.unit = kind.RULE, kind.SEEDED, UNITS[engine.name]
 
     def aligned(self, size: int) -> int:
-        """The next multiple of what is read at once."""
+        """The next multiple of the engine's unit."""
         return -(-size // self.unit) * self.unit
 
     def walk(self, batch: Data, like: Tensor) -> Any:
@@ -115,7 +115,7 @@ class GeneralBound:
         self.unit = UNITS[engine.name]
 
     def aligned(self, size: int) -> int:
-        """The next multiple of what is read at once."""
+        """The next multiple of the engine's unit."""
         return -(-size // self.unit) * self.unit
 
     def usage(self, batch: Data) -> Usage:

@@ -1,4 +1,4 @@
-"""The one training loop, a step of it, its optimiser, and the curvature where a fit ends."""
+"""The training loop, its steps and optimiser, and the curvature at the end of a fit."""
 
 from vcl.fitting.curvature import Curvature as Curvature
 from vcl.fitting.loop import Ascent as Ascent

@@ -1,4 +1,4 @@
-"""Objects for people with their own data, and their state as bytes."""
+"""Learners as objects for your own data, and states as bytes."""
 
 from vcl.learner.checkpoint import from_bytes as from_bytes
 from vcl.learner.checkpoint import to_bytes as to_bytes

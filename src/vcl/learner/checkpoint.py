@@ -21,13 +21,13 @@ from vcl.recursion import SetAside, State
 EXTRA = "coreset.extra."
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FORMAT = 2
-"""1: beliefs were named by their classes. 2: by the names of :mod:`vcl.beliefs.registry`."""
+"""Format 1 named beliefs by class, format 2 by the names of :mod:`vcl.beliefs.registry`."""
 
 CLASSES = {
     "Gaussian": "mean-field", "MeanField": "mean-field", "FullGaussian": "full", "Point": "point",
     "Quadratic": "quadratic",
 }  # fmt: skip
-"""What files of format 1 call a family."""
+"""The family names of format 1."""
 
 
 class UnregisteredError(ValueError):
@@ -35,7 +35,7 @@ class UnregisteredError(ValueError):
 
 
 def to_bytes(state: State[Any]) -> bytes:
-    """The whole state."""
+    """The whole state as bytes."""
     if not isinstance(state, State):
         raise VclError(f"a {type(state).__name__} was given; give a State, such as the last one that learn gave.")
     return save(packed(state))
@@ -179,7 +179,7 @@ def _coreset(given: list[list[str]], tensors: dict[str, Tensor]) -> Data:
     _require(all(isinstance(word, str) for each in sources for word in each), "sources of the coreset")
     _require(x.dim() > 2 and x.shape[:2] == y.shape[:2] == source.shape, "shapes of the coreset")
     _require(source.dtype == torch.int64, f"coreset.source has dtype {source.dtype}")
-    _require(bool(((source >= 0) & (source < len(sources))).all()), "coreset.source names what is not there")
+    _require(bool(((source >= 0) & (source < len(sources))).all()), "coreset.source is out of range")
     extra = {name.removeprefix(EXTRA): tensors.pop(name) for name in list(tensors) if name.startswith(EXTRA)}
     _require(all(value.shape[:2] == source.shape for value in extra.values()), "shapes of the coreset")
     for name, value in {"x": x, "y": y, **extra}.items():

@@ -1,4 +1,4 @@
-"""What a belief says: predictions, generated images and likelihoods, and measures of them."""
+"""Predictions, generated images and likelihoods of a belief, and metrics."""
 
 from vcl.predicting.generation import classifier_uncertainty as classifier_uncertainty
 from vcl.predicting.generation import generate as generate
