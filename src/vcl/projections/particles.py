@@ -136,8 +136,8 @@ class SequentialMonteCarlo:
         most = self.particles * (self.threshold if self.anneal else 1)
         if not 1 < self.min_ess <= most:
             raise VclError(
-                f"min_ess is {self.min_ess:g}; give a number above 1 and up to {most:g}, the effective sample size at "
-                f"which {self.particles} particles are resampled, or take more particles."
+                f"min_ess is {self.min_ess:g}; give a number above 1 and up to {most:g}, the effective sample size to "
+                f"which {self.particles} particles may fall, or take more particles."
             )
         if self.refit not in REFITS:
             raise unknown("refit", self.refit, REFITS)

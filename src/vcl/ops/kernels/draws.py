@@ -76,7 +76,7 @@ if triton is not None:
         p_var_stride, kl_at, SCALE: tl.constexpr, HELD: tl.constexpr,
     ):  # fmt: skip
         # Writes a program's gradient in means and log variances, minus the KL gradient, and its partial sum of the KL.
-        # ``held`` is the start of the coordinates in p.
+        # ``held`` are the positions of the coordinates in p.
         if HELD:
             mine, pull, excess = kl_of(
                 tl.load(mean + run * size + at, inside, other=0.0),
