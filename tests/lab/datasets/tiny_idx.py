@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vcl.lab.datasets.entry import DatasetEntry
+from vcl.lab.datasets.entry import LIMIT, DatasetEntry
+from vcl.lab.datasets.fetch import Origin
 from vcl.lab.datasets.idx_set import FILES, IdxFiles, idx_set
-from vcl.lab.datasets.origins import Origin
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -32,9 +32,9 @@ class Tiny:
         arrays = (self.train_x, self.train_y, self.test_x, self.test_y)
         self.content = dict(zip(FILES, map(idx_bytes, arrays), strict=True))
 
-    def entry(self, origins: Sequence[Origin] = ()) -> DatasetEntry:
+    def entry(self, origins: Sequence[Origin] = (), limit: int = LIMIT) -> DatasetEntry:
         hashes = IdxFiles(*(hashlib.sha256(content).hexdigest() for content in self.content.values()))
-        return idx_set(self.name, "a tiny set", hashes, ("a", "b", "c"), origins)
+        return idx_set(self.name, "a tiny set", hashes, ("a", "b", "c"), origins, limit=limit)
 
     def write(self, data: Path, gz: bool = True, only: Sequence[str] = FILES) -> Path:
         folder = data / self.name

@@ -14,6 +14,9 @@ from vcl.errors import VclError
 
 Say = Callable[[str], None]
 
+LIMIT = 64 * 2**20
+"""The bytes that one file of a dataset may hold, unless its entry says otherwise."""
+
 
 def silent(line: str) -> None:
     """Say nothing."""
@@ -64,3 +67,5 @@ class DatasetEntry:
     """Read what was found whole, with every hash checked."""
     fetch: Callable[[Path, Say], str] | None = None
     """Bring the missing files into a data folder and name where they came from; None: cannot be fetched."""
+    limit: int = LIMIT
+    """The bytes that one of its files may hold, unpacked: what is larger is none of them."""

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vcl.lab.datasets.checksum import verified
-from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, Say
-from vcl.lab.datasets.fetch import fetch_files
+from vcl.lab.datasets.entry import LIMIT, Dataset, DatasetEntry, Found, Say
+from vcl.lab.datasets.fetch import Origin, fetch_files
 from vcl.lab.datasets.idx import images_and_labels
-from vcl.lab.datasets.origins import Origin
 
 
 class IdxFiles(NamedTuple):
@@ -31,7 +30,13 @@ FILES = IdxFiles(
 
 
 def idx_set(
-    name: str, about: str, sha256: IdxFiles, classes: tuple[str, ...], origins: Sequence[Origin], also: str = ""
+    name: str,
+    about: str,
+    sha256: IdxFiles,
+    classes: tuple[str, ...],
+    origins: Sequence[Origin],
+    also: str = "",
+    limit: int = LIMIT,
 ) -> DatasetEntry:
     """The dataset in the folder `name` of a data folder; the hashes are those of the uncompressed files."""
     expected = dict(zip(FILES, sha256, strict=True))
@@ -51,7 +56,7 @@ def idx_set(
         return Found(str(data / name), tuple(files.values()), lacking) if files else None
 
     def content(path: Path) -> bytes:
-        return verified(path, expected[path.name.removesuffix(".gz")], mend)
+        return verified(path, expected[path.name.removesuffix(".gz")], mend, entry.limit)
 
     def check(path: Path) -> str:
         content(path)
@@ -66,6 +71,7 @@ def idx_set(
 
     def fetch(data: Path, say: Say) -> str:
         missing = {file: hash for file, hash in expected.items() if file not in present(data)}
-        return fetch_files(data / name, missing, origins, say)
+        return fetch_files(data / name, missing, origins, entry.limit, say)
 
-    return DatasetEntry(name, about, by_hand, find, check, read, fetch)
+    entry = DatasetEntry(name, about, by_hand, find, check, read, fetch, limit)
+    return entry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vcl.lab.datasets.data_folders import cache, data_folders, offline
 from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, MissingData, Say
-from vcl.lab.datasets.origins import OriginError
+from vcl.lab.datasets.fetch import OriginError
 
 
 def find_all(entry: DatasetEntry, folder: Path | None = None) -> list[Found]:
