@@ -1,5 +1,25 @@
-"""``python -m vcl`` is ``vcl``."""
+"""The command `vcl`, and `python -m vcl`. The extra `vcl[lab]` brings it; without that, one sentence says so."""
 
-from vcl.lab.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+LAB = frozenset({"typer", "rich", "sklearn", "matplotlib", "PIL", "pooch"})
+"""The modules of the distributions that the extra `lab` adds."""
+
+
+def main() -> None:
+    """Run the command line; where a module of the extra is missing, end with a sentence and exit code 1."""
+    try:
+        from vcl.lab.cli import main as command_line
+
+        command_line()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in LAB:  # a fault, and none that an installation mends
+            raise
+        sys.exit(f"vcl: the command line needs vcl[lab]: pip install 'vcl[lab]' (the module {missing} is missing)")
+
+
+if __name__ == "__main__":
+    main()
