@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ from vcl.lab.datasets.entry import LIMIT
 from vcl.lab.datasets.fetch import OriginError
 from vcl.lab.datasets.idx_set import FILES
 from vcl.lab.datasets.locate import load_dataset
+
+pytestmark = pytest.mark.skipif(find_spec("pooch") is None, reason="fetching needs pooch, of vcl[lab]")
 
 
 class Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tarfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from vcl.lab.datasets import MissingData, npm
 from vcl.lab.datasets.fetch import Origin
 from vcl.lab.datasets.idx_set import FILES
 from vcl.lab.datasets.locate import load_dataset
+
+pytestmark = pytest.mark.skipif(find_spec("pooch") is None, reason="fetching needs pooch, of vcl[lab]")
 
 
 @pytest.fixture(autouse=True)
