@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 run: install
-	$(BIN)/vcl run split-mnist --preset quick --method vcl,vcl-random,vcl-kcenter,random-only --fallback split-digits
+	$(BIN)/vcl run permuted-mnist --preset quick --method mle,ewc,vcl,vcl-random --fallback permuted-digits
 
 test: install lint
 	$(BIN)/pytest

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from vcl.lab import tables
-from vcl.lab.experiments import experiment
 from vcl.lab.figures import average_accuracy, lambda_grid
+from vcl.lab.registry import experiment
 from vcl.lab.results import Row, final, label, methods, read_csv, split_label
 
 HERE = Path(__file__).parent
@@ -83,7 +83,7 @@ def accuracy(rows: Sequence[Row], name: str) -> str:
 def tuning(rows: Sequence[Row], name: str) -> str:
     """Per baseline: the paper's number, ours at its lambda, and ours at the best lambda of its grid and of all."""
     chosen = experiment(name)
-    own = chosen.own["paper"]
+    own = chosen.presets["paper"].own
     text = "| method | paper (its lambda) | ours at that lambda | best of the paper's grid | best of all |\n"
     text += "| --- | ---: | ---: | ---: | ---: |\n"
     for method in TUNED:

@@ -42,8 +42,14 @@ def publish(source: Path) -> None:
     parts = [json.loads(path.read_text()) for path in sorted(source.glob("parts/*/part.json"))]
     # An item that has not run to its end is not published, and neither are those of its parts that have.
     behind = {item.name for item in ITEMS if not (source / item.name).is_dir()}
-    kept = [part for part in parts if part["finished"] and part["description"].get("experiment") not in behind]
+    kept = [part for part in parts if part["finished"] and experiment_of(part) not in behind]
     (FOLDER / "parts.json").write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def experiment_of(part: dict[str, Any]) -> str:
+    """The experiment that a part is of; the name of what is no stream of tasks."""
+    found = part["description"].get("experiment", part["description"].get("name", ""))
+    return str(found["name"] if isinstance(found, dict) else found)  # format 2 has the name alone
 
 
 def document() -> str:
@@ -94,7 +100,7 @@ def made_by() -> str:
     text = f"{text}: " + "; ".join(f"{seconds:.0f} s on {where}" for where, seconds in machines.items()) + "."
     if any("--jobs" in each for each in commands):
         text += " Parts of a command with `--jobs` ran side by side; each counts from its beginning to its end."
-    noted = sorted({(part["description"]["experiment"], note) for part in parts for note in part.get("notes", ())})
+    noted = sorted({(experiment_of(part), note) for part in parts for note in part.get("notes", ())})
     return text + "".join(f" On {experiment}: {note}" for experiment, note in noted)
 
 

@@ -18,15 +18,6 @@ DOCUMENTS = [
     ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
 ] + sorted((ROOT / "docs").rglob("*.md"))
 
-NOT_YET_RUNNABLE = {
-    "CONTRIBUTING.md": {
-        'register("my-family", MyFamily)': "MyFamily is not defined: the text describes it in words",
-        "class MyRule:": "Data, Rng, concat and random_subset are not imported",
-        "MY_EXPERIMENT = Experiment(": "Experiment, split and the settings are not imported",
-    }
-}
-"""Blocks that do not run yet, by a line of each, with the reason. The goal is an empty list."""
-
 SHAPE = re.compile(r"^\s*(\w+) = .*  # \[([\d, ]+)\]")
 """An assignment with the value's shape as a comment; the shape is checked."""
 
@@ -46,14 +37,6 @@ def blocks(text: str, *languages: str) -> list[tuple[int, list[str]]]:
         opened = None
     assert opened is None, "a fence is never closed"
     return found
-
-
-def pending(document: Path) -> dict[str, str]:
-    return NOT_YET_RUNNABLE.get(document.relative_to(ROOT).as_posix(), {})
-
-
-def is_pending(document: Path, code: list[str]) -> bool:
-    return any(line.startswith(mark) for line in code for mark in pending(document))
 
 
 def script(text: str, chosen: list[tuple[int, list[str]]]) -> str:
@@ -77,21 +60,42 @@ def run(text: str, chosen: list[tuple[int, list[str]]], folder: Path, name: str)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_python_block_runs(document: Path, tmp_path: Path) -> None:
     text = document.read_text()
-    chosen = [(fence, code) for fence, code in blocks(text, "python") if not is_pending(document, code)]
-    if chosen:
-        ended = run(text, chosen, tmp_path, document.name)
-        assert ended.returncode == 0, ended.stderr
-    assert len(chosen) == len(blocks(text, "python")) - len(pending(document))
+    chosen = blocks(text, "python")
+    ended = run(text, chosen, tmp_path, document.name)
+    assert ended.returncode == 0, ended.stderr
 
 
-def test_blocks_that_do_not_run_yet_are_listed_only_while_they_do_not(tmp_path: Path) -> None:
-    for name in NOT_YET_RUNNABLE:
-        text = (ROOT / name).read_text()
-        chosen = blocks(text, "python")
-        for number, (_, code) in enumerate(chosen):
-            if is_pending(ROOT / name, code):
-                before = [block for block in chosen[:number] if not is_pending(ROOT / name, block[1])]
-                assert run(text, [*before, chosen[number]], tmp_path, name).returncode != 0, code[0]
+def test_the_documents_have_code() -> None:
+    assert all(blocks((ROOT / name).read_text(), "python") for name in ("README.md", "CONTRIBUTING.md", "docs/lab.md"))
+
+
+def vcl(folder: Path, line: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", "vcl", *shlex.split(line)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_the_skeletons_are_a_method_and_an_experiment(tmp_path: Path) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (tmp_path / "skeletons.py").write_text(script(text, blocks(text, "python")))
+    said = vcl(tmp_path, "run my-experiment --preset smoke --method vcl,decay --plugin skeletons.py --out out")
+    assert "decay" in said
+    rows = (tmp_path / "out" / "my-experiment" / "rows.csv").read_text()
+    assert rows.count("\ndecay,") == rows.count("\nvcl,") == 2 * 3 * 4  # seeds, pairs of tasks, metrics
+
+
+def test_the_plugins_of_the_lab_run(tmp_path: Path) -> None:
+    method, experiment = (code for _, code in blocks((ROOT / "docs" / "lab.md").read_text(), "python"))
+    (tmp_path / "my_method.py").write_text("\n".join(method))
+    (tmp_path / "my_experiment.py").write_text("\n".join(experiment))
+    plugins = "--plugin my_method.py --plugin my_experiment.py"
+    said = vcl(tmp_path, f"run clusters --preset smoke --method mle,vcl,vcl-fading {plugins} --out out")
+    assert "vcl-fading" in said
+    assert "vcl-fading" in vcl(
+        tmp_path, "run permuted-digits --preset smoke --method vcl-fading --plugin my_method.py --dry-run"
+    )
 
 
 def commands(text: str) -> list[str]:

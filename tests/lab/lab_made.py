@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,11 +15,10 @@ from typer.testing import CliRunner, Result
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.point import Point
 from vcl.errors import VclError
-from vcl.lab import cli
+from vcl.lab import cli, loading
+from vcl.lab.classification import METRICS
 from vcl.lab.datasets import data_folders, load
-from vcl.lab.discriminative import METRICS
-from vcl.lab.paper import reproduce
-from vcl.lab.results import Row
+from vcl.lab.results import Row, read_csv
 from vcl.lab.streams import Arrays
 from vcl.recursion import State
 
@@ -110,7 +110,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def among_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """:func:`alone`, where `vcl paper` takes the 8x8 digits for every dataset."""
     folder, digits = alone(tmp_path, monkeypatch), load("digits")
-    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
+    monkeypatch.setattr(loading, "read_dataset", lambda name, *_, **__: digits._replace(name=name))
     return folder
 
 
@@ -125,3 +125,28 @@ def fault(line: str) -> str:
     assert result.exit_code == 1
     assert isinstance(result.exception, VclError), result.exception
     return str(result.exception)
+
+
+def part_folder(out: Path, stem: str) -> Path:
+    """The folder of the only stack of a part, such as split-digits-vcl."""
+    (folder,) = (out / "parts").glob(f"{stem}-{'[0-9a-f]' * 12}")
+    return folder
+
+
+def known(out: Path, stem: str) -> Any:
+    """The part.json of the only stack of a part, without the NaN and Infinity that Python allows itself."""
+
+    def refuse(word: str) -> None:
+        pytest.fail(f"{word} is no JSON")
+
+    return json.loads((part_folder(out, stem) / "part.json").read_text(), parse_constant=refuse)
+
+
+def shown_rows(out: Path, group: str = "split-digits") -> list[Row]:
+    """The rows that a group's table and figures are drawn from."""
+    return read_csv(out / group / "rows.csv")
+
+
+def files_under(folder: Path) -> dict[str, bytes]:
+    """Every file under a folder by its path in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

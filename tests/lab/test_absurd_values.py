@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 from time import perf_counter
 
 import pytest
-from lab_made import alone, call, fault, images
+from lab_made import alone, among_digits, call, fault, images
 
 from vcl.errors import VclError
-from vcl.lab import memory, session, sweep
-from vcl.lab.datasets import load
-from vcl.lab.experiments import experiment
+from vcl.lab import compute, memory
+from vcl.lab.experiments.experiment import PARTS
 from vcl.lab.memory import amount, available, check_listed, check_memory
 from vcl.lab.paper import reproduce
-from vcl.lab.paper.store import Store
 from vcl.lab.plan import make_plan
+from vcl.lab.registry import experiment, methods
+from vcl.lab.settings import settings_in
 
 ABSURD = (10**9, 10**20, 0, -1, "nan", "inf", "1e300", "", "9" * 5000)
 SECONDS = 60
 """Of patience with a busy machine; each takes well below one."""
-
-USED_BY = {
-    "lam": "ewc",
-    "fisher_samples": "ewc",
-    "fisher_draws": "ewc",
-    "damping": "si",
-    "particles": "smc",
-    "filter_batch": "adf",
-    **dict.fromkeys(("coreset", "coreset_epochs", "coreset_batch"), "vcl-random"),
-}
-"""A method to whom the setting matters, where it is not VCL."""
-
 
 UPPER_LIMITS = ("batch", "coreset_batch", "train_limit", "test_limit", "fisher_samples", "filter_batch", "lam", "lr")
 """Settings of which a billion means all that there is, or is merely large."""
@@ -44,9 +31,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return alone(tmp_path, monkeypatch)
 
 
-def numeric(name: str) -> list[str]:
-    kinds = {field.name: str(field.type) for field in fields(experiment(name).presets["smoke"])}
-    return [key for key, kind in kinds.items() if re.search(r"\b(int|float)\b", kind)]
+def numeric(name: str) -> list[tuple[str, str]]:
+    """Every number that can be set, of the shared parts and of all methods, with the first method that has it."""
+    found: dict[str, str] = {}
+    chosen = experiment(name)
+    shared = [(type(getattr(chosen.presets["smoke"], part)), "vcl") for part in PARTS]
+    for kind, method in (*shared, *((entry.settings, entry.name) for entry in methods(chosen.models).values())):
+        for setting in settings_in(kind).values():
+            if re.search(r"\b(int|float)\b", str(setting.kind)):
+                found.setdefault(setting.name, method)
+    return list(found.items())
+
+
+def every_setting() -> list[tuple[str, str, str]]:
+    """The experiment, the method and the setting; of our other experiments, what they alone have."""
+    whole = [(name, method, key) for name in ("split-digits", "generative-digits") for key, method in numeric(name)]
+    seen = {key for name, _, key in whole if name == "split-digits"}
+    own = [(name, "vcl", key) for name in ("split-mnist-conv", "sine") for key, _ in numeric(name) if key not in seen]
+    return [("permuted-digits", "vcl", "tasks"), *whole, *own, ("sine", "vcl", "tasks"), ("sine", "vcl", "hidden")]
+
+
+def test_every_number_is_looked_at() -> None:
+    keys = {(name, key) for name, _, key in every_setting()}
+    assert {("sine", "examples"), ("sine", "data_noise"), ("sine", "noise")} < keys
+    assert {("split-mnist-conv", "channels"), ("split-mnist-conv", "features"), ("split-digits", "particles")} < keys
+    assert len(keys) >= 60
 
 
 class BegunError(Exception):
@@ -58,9 +67,9 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(*_: object, **__: object) -> None:
         raise BegunError
 
-    monkeypatch.setattr(session, "run_methods", begin)
-    monkeypatch.setattr(sweep, "run_methods", begin)
-    monkeypatch.setattr(Store, "table", begin)
+    monkeypatch.setattr(compute, "run_method", begin)
+    monkeypatch.setattr(compute, "prepare", begin)  # which may train a classifier
+    monkeypatch.setattr(reproduce.Reproduction, "_table_item", begin)
 
 
 def accepted(line: str, folder: Path) -> bool:
@@ -68,7 +77,7 @@ def accepted(line: str, folder: Path) -> bool:
     began = perf_counter()
     result = call(line)
     assert perf_counter() - began < SECONDS
-    assert not (folder / "out" / "rows.csv").exists()
+    assert not list((folder / "out").rglob("rows.csv"))
     if result.exit_code == 2 or isinstance(result.exception, BegunError):  # 2: what is no number at all
         return result.exit_code != 2
     assert isinstance(result.exception, VclError), (line[:200], result.exception)
@@ -78,16 +87,11 @@ def accepted(line: str, folder: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("permuted-digits", "tasks"),
-        *((name, key) for name in ("split-digits", "generative-digits") for key in numeric(name)),
-    ],
-)
-def test_a_setting(here: Path, no_training: None, name: str, key: str) -> None:
-    method, given = USED_BY.get(key, "vcl"), "lambda" if key == "lam" else key
+@pytest.mark.parametrize(("name", "method", "key"), every_setting())
+def test_a_setting(here: Path, no_training: None, name: str, method: str, key: str) -> None:
+    given = "lambda" if key == "lam" else key
     small = "--set hidden=4" if method == "smc" and key != "hidden" else ""
+    small += " --dataset digits" if name == "split-mnist-conv" else ""
     line = f"run {name} --preset smoke --device cpu --method {method} {small}"
     taken = [value for value in ABSURD if accepted(f"{line} --set '{given}={value}' --out out", here)]
     if key not in UPPER_LIMITS:
@@ -107,7 +111,7 @@ def test_a_limit_far_above_what_there_is_is_none(here: Path, name: str, method: 
         sets = " ".join(f"--set {key}={value}" for key in keys)
         result = call(f"run {name} --preset smoke --seeds 1 --device cpu --method {method} {sets} --out {value}")
         assert result.exit_code == 0, result.exception
-    assert (here / str(10**9) / "rows.csv").read_bytes() == (here / "none" / "rows.csv").read_bytes()
+    assert (here / str(10**9) / name / "rows.csv").read_bytes() == (here / "none" / name / "rows.csv").read_bytes()
 
 
 @pytest.mark.parametrize("value", ABSURD)
@@ -146,12 +150,21 @@ def test_a_long_grid_is_counted_before_it_is_tried(here: Path) -> None:
 
 @pytest.mark.parametrize("rest", ["--seeds 1000000000", "--set seeds=1000000000", "--jobs 2 --set draws=1000000000"])
 def test_parts_of_the_paper_are_counted_before_they_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: str
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, rest: str
 ) -> None:
-    digits = load("digits")
-    monkeypatch.setattr(reproduce, "load", lambda name, *_, **__: digits._replace(name=name))
+    among_digits(tmp_path_factory.mktemp("paper"), monkeypatch)
     said = fault(f"paper fig4 {rest} --preset smoke --device cpu --out out")
     assert re.search(r" needs about [\d,]+ GB of memory, .* (seeds|draws)=1000000000: give less of that\.$", said)
+
+
+def test_a_classifier_is_counted_before_it_is_trained(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    among_digits(tmp_path_factory.mktemp("paper"), monkeypatch)
+    line = "paper generative-mnist --set classifier_hidden=1000000000 --preset smoke --device cpu --out out"
+    for jobs in (1, 2):
+        said = fault(f"{line} --jobs {jobs}")
+        assert said.endswith("classifier_hidden=1000000000: give less of that.")
 
 
 # What is counted.
@@ -184,6 +197,9 @@ def refused(
         ("generative-digits", "ewc", "fisher_draws=1000000000", "fisher_draws=1000000000"),
         ("generative-digits", "vcl", "images=1000000000", "images=1000000000"),
         ("generative-digits", "vcl", "classifier_hidden=1000000000", "classifier_hidden=1000000000"),
+        ("split-digits", "ewc", "ewc.batch=none hidden=1000000000", "hidden=1000000000"),
+        ("split-mnist-conv", "vcl", "channels=100000,100000", "channels=100000,100000"),
+        ("split-mnist-conv", "vcl", "features=1000000000", "features=1000000000"),
     ],
 )
 def test_the_setting_that_takes_the_memory_is_named(
@@ -204,8 +220,8 @@ def test_a_batch_of_all_examples_is_named_in_words(monkeypatch: pytest.MonkeyPat
 
 def test_methods_at_once_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan("split-digits", "vcl,mle,ewc", "smoke", None, "cpu", [])
-    tasks = memory.look(plan, plan.settings, images())
-    need = max(memory.gigabytes(plan, entry, tasks, plan.settings, 1) for entry in plan.methods)
+    tasks = memory.look(plan, images())
+    need = max(memory.gigabytes(plan, entry, tasks, 1) for entry in plan.methods)
     monkeypatch.setattr(memory, "available", lambda _: 1.01 * need)
     check_memory(plan, images())
     with pytest.raises(VclError, match=r"^2 methods at once need about .*; give fewer --jobs\.$"):
@@ -217,7 +233,7 @@ def test_methods_at_once_are_counted_together(monkeypatch: pytest.MonkeyPatch) -
 def test_runs_that_share_their_data_hold_it_once() -> None:
     data = images()
     shared, own = (
-        memory.look(plan, plan.settings, data)
+        memory.look(plan, data)
         for plan in (make_plan(f"{kind}-digits", "vcl", "smoke", None, "cpu", []) for kind in ("split", "permuted"))
     )
     assert shared.each == (0, 0)

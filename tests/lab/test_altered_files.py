@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 import torch
-from lab_made import alone, among_digits, call, fault, images
+from lab_made import alone, among_digits, call, fault, images, part_folder
 from rich.console import Console
 from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.lab.generative.saved import read
-from vcl.lab.paper import store as store_module
-from vcl.lab.paper.store import PICTURES, ROWS, STATE, FinishedPart, Loaded, Store, read_rows
+from vcl.lab import compute, saved
+from vcl.lab.compute import Loaded, Part
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.runner import FinishedTask, run_method
+from vcl.lab.show import groups
+from vcl.lab.store import PICTURES, PREDICTIVE, ROWS, STATE, Store
 
 WRONG: tuple[Any, ...] = (None, True, -1, 0, 10**20, 2.5, float("nan"), "", "x", [], ["x"], [[]], {}, {"x": 1})
 """Values of every kind; one or the other is right for some keys."""
@@ -102,14 +103,20 @@ def out(story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here / "out"
 
 
-def drawn(out: Path, method: str | None = None) -> Tensor:
-    return read(out, method).images("0", 2, 0)
+def drawn(out: Path, method: str = "vcl") -> Tensor:
+    return saved.images(saved.read(record(out, method).parent, None), "0", 2, 0)
 
 
-def test_every_value_of_a_runs_record(out: Path) -> None:
-    path = out / "run.json"
+def record(out: Path, method: str = "vcl") -> Path:
+    return part_folder(out, f"generative-digits-{method}") / "part.json"
+
+
+def test_every_value_of_a_parts_record(out: Path) -> None:
+    """What is read for samples, and for tables: one sentence, or the same as before."""
+    path = record(out)
     about, right = json.loads(path.read_text()), drawn(out)
     refused: dict[str, str] = {}
+    store = Store(out, torch.device("cpu"), "")
     for what, other in altered(about):
         path.write_text(json.dumps(other))
         said = answer(lambda: drawn(out), path)
@@ -117,62 +124,57 @@ def test_every_value_of_a_runs_record(out: Path) -> None:
             assert drawn(out).shape == right.shape, what
         else:
             refused[what] = said
-    network = [f"settings: {key}" for key in ("hidden", "latent", "features", "private", "prior_var", "tasks", "seeds")]
-    for key in ("experiment", "methods", "shape", "seeds", "settings", "settings_of", *network):
-        for wrong in ("left out", "=None", "=2.5", "=[]", "='x'"):
+        answer(lambda: groups(store, Console(file=StringIO())), path)  # it may be another group, but never a traceback
+    network = [f"description: network: {key}" for key in ("hidden", "latent", "features", "private")]
+    for key in ("experiment", "method", "shape", "runs", "tasks", "finished", "seconds", "description", *network):
+        for wrong in ("left out", "=None", "=-1", "=[]", "='x'"):
             what = f"{key} {wrong}" if wrong == "left out" else f"{key}{wrong}"
-            if what not in ("settings: prior_var=2.5", "settings: private left out", "settings: prior_var left out"):
+            if what not in ("tasks=[]", "description: network: private left out"):
                 assert what in refused, what
-    assert "seeds: 1 left out" in refused, "of two seeds"
-    assert "seeds: 1=0" in refused
-    assert "settings: hidden=0" in refused
+    assert "runs: 1: 1=-1" not in refused, "any number is a seed"
+    assert "runs: 1 left out" not in refused, "the first run is kept"
     assert all(str(out) in said for said in refused.values())
-    unused = (
-        "command",
-        "preset",
-        "device",
-        "started",
-        "finished",
-        "versions",
-        "total_seconds",
-        "notes",
-        "data",
-        "grid",
-    )
+    unused = ("written", "origin")
     assert [what for what in refused if what.startswith(unused)] == [], "nothing hangs on these"
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hidden": 9}, "it is of another network than run.json says"),
-        ({"latent": 10**9}, "it is of another network than run.json says"),
-        ({"private": "upper"}, "it is of another network than run.json says"),
+        ({"hidden": 9}, "it is of another network than part.json says"),
+        ({"latent": 10**9}, "it is of another network than part.json says"),
+        ({"private": "upper"}, "it is of another network than part.json says"),
         ({"hidden": 0}, "hidden is 0; give at least"),
         ({"prior_var": 1e300}, "prior_var is 1e+300; give a number from"),
-        ({"seeds": 3}, "seeds is [0, 1], of 3"),
+        ({"hidden": "many"}, "hidden is 'many'"),
+        ({"breadth": 3}, "['breadth'] are no settings of this version"),
     ],
 )
 def test_a_record_of_another_run(out: Path, change: dict[str, Any], said: str) -> None:
-    about = json.loads((out / "run.json").read_text())
-    (out / "run.json").write_text(json.dumps({**about, "settings": {**about["settings"], **change}}))
-    told = fault("sample out --task 0 --out grid.png")
+    path = record(out)
+    about = json.loads(path.read_text())
+    about["description"]["network"] |= change
+    path.write_text(json.dumps(about))
+    told = fault("sample out --task 0 --method vcl --out grid.png")
     assert said in told
     assert told.startswith("out/")
-    assert told.endswith("; run it again.")
+    assert told.endswith("; delete its folder and run it again.")
     assert not Path("grid.png").exists()
 
 
 @pytest.mark.parametrize("shape", [[64], [8, 9], [4, 4], [0, 8], [8, 8, 1], [], "88", 8])
 def test_a_shape_that_is_not_that_of_the_images(out: Path, shape: Any) -> None:
-    about = json.loads((out / "run.json").read_text())
-    (out / "run.json").write_text(json.dumps({**about, "shape": shape}))
-    assert fault("sample out --task 0").endswith("; run it again.")
+    path = record(out)
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({**about, "shape": shape}))
+    told = fault("sample out --task 0 --method vcl")
+    assert told.startswith("out/")
+    assert told.endswith("; delete its folder and run it again.")
 
 
 @pytest.mark.parametrize("method", ["vcl", "naive"])
 def test_every_tensor_of_the_generators(out: Path, method: str) -> None:
-    path = out / f"{method}.generators.safetensors"
+    path = record(out, method).with_name(PREDICTIVE)
     tensors = load(path.read_bytes())
     for what, other in tensors_altered({name: value for name, value in tensors.items() if name != "about"}):
         path.write_bytes(save({**other, "about": tensors["about"]}))
@@ -187,7 +189,7 @@ def as_tensor(about: Any) -> Tensor:
 
 @pytest.mark.parametrize("method", ["vcl", "naive"])
 def test_every_word_about_the_generators(out: Path, method: str) -> None:
-    path = out / f"{method}.generators.safetensors"
+    path = record(out, method).with_name(PREDICTIVE)
     tensors = load(path.read_bytes())
     about, right = json.loads(bytes(tensors.pop("about").numpy())), drawn(out, method)
     harmless = 0
@@ -203,24 +205,24 @@ def test_every_word_about_the_generators(out: Path, method: str) -> None:
 
 
 def test_weights_that_are_no_numbers_draw_nothing(out: Path) -> None:
-    path = out / "vcl.generators.safetensors"
+    path = record(Path("out")).with_name(PREDICTIVE)
     tensors = load(path.read_bytes())
     tensors["belief.0.mean"][0, 3] = float("nan")
     path.write_bytes(save(tensors))
-    said = fault("sample out --task 0 --out grid.png")
+    said = fault("sample out --task 0 --method vcl --out grid.png")
     assert said == (
-        "out/vcl.generators.safetensors cannot be read (belief.0.mean holds numbers that are not finite); run it again."
+        f"{path} cannot be read (belief.0.mean holds numbers that are not finite); delete its folder and run it again."
     )
     assert not Path("grid.png").exists()
 
 
 def test_the_generators_of_another_method_are_as_good(out: Path) -> None:
     """A point is a belief too; what matters is that the network is the same."""
-    shutil.copy(out / "naive.generators.safetensors", out / "vcl.generators.safetensors")
+    shutil.copy(record(out, "naive").with_name(PREDICTIVE), record(out, "vcl").with_name(PREDICTIVE))
     assert drawn(out, "vcl").shape == (2, 8, 8)
 
 
-# Parts of `vcl paper`.
+# Parts that are computed, continued or read.
 
 ARRAYS = images(train=120, test=40)
 DATA = Loaded(ARRAYS, "made up", ARRAYS.digest())
@@ -242,21 +244,10 @@ def plan(name: str) -> Plan:
 
 
 def taken(folder: Path, name: str) -> list[Any]:
-    """What `vcl paper` takes from a part, which it computes, goes on with or reads."""
-    kept = make_store(folder).stream(plan(name), DATA)
-    return [read_rows(kept.path, plan(name)), kept.seconds, checked_pictures(kept, name)]
-
-
-def checked_pictures(kept: FinishedPart, name: str) -> list[Tensor]:
-    from vcl.lab.reading import check_pictures
-
-    found = kept.pictures(2)
-    check_pictures(found, 2, 3 if name.startswith("generative") else 0, kept.path.with_name(PICTURES))
-    return found
-
-
-def make_store(folder: Path) -> Store:
-    return Store(folder, torch.device("cpu"), "vcl paper test", Console(file=StringIO()))
+    """What is taken from a part, which is computed, continued or read."""
+    asked = plan(name)
+    part, store = Part(asked, asked.methods[0], DATA), Store(folder, torch.device("cpu"), "vcl paper test")
+    return list(compute.compute(part, store, Console(file=StringIO())))
 
 
 @pytest.fixture(scope="module", params=["permuted-digits", "generative-digits"])
@@ -273,7 +264,7 @@ def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with pytest.MonkeyPatch.context() as monkeypatch:
         alone(base, monkeypatch)
         taken(base / "whole", name)
-        monkeypatch.setattr(store_module, "run_method", stopped)
+        monkeypatch.setattr(compute, "run_method", stopped)
         with pytest.raises(KeyboardInterrupt):
             taken(base / "half", name)
     return name, base / "whole", base / "half"
@@ -292,7 +283,7 @@ def each_refused(source: Path, folder: Path, file: str, contents: Iterator[tuple
     """Every content of a file that is refused, by name; the others must be taken for what they are."""
     refused = set()
     shutil.copytree(source, folder)
-    (path,) = folder.glob(f"*/{file}")
+    path = part_folder(folder, f"{name}-vcl-random") / file
     before = path.read_bytes()
     for what, content in contents:
         path.write_bytes(content)
@@ -310,12 +301,12 @@ def each_refused(source: Path, folder: Path, file: str, contents: Iterator[tuple
 
 @pytest.fixture
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "run_method", never)
+    monkeypatch.setattr(compute, "run_method", never)
 
 
 def test_the_record_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None) -> None:
     name, whole, _ = parts
-    (path,) = whole.glob("*/part.json")
+    path = part_folder(whole, f"{name}-vcl-random") / "part.json"
     known = json.loads(path.read_text())
     flat = {key: value for key, value in known.items() if key in ("finished", "seconds", "notes")}
     contents = [(what, {**known, **other}) for what, other in altered(flat) if "left out" not in what]
@@ -332,7 +323,7 @@ def test_the_record_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, unt
 
 def test_the_rows_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None) -> None:
     name, whole, _ = parts
-    (path,) = whole.glob(f"*/{ROWS}")
+    path = part_folder(whole, f"{name}-vcl-random") / ROWS
     head, *lines = path.read_text().splitlines()
     method, seed, after, on, metric, value = lines[-1].split(",")
     changes = {
@@ -359,7 +350,7 @@ def test_the_rows_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untou
 
 def test_the_state_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None) -> None:
     name, _, half = parts
-    (path,) = half.glob(f"*/{STATE}")
+    path = part_folder(half, f"{name}-vcl-random") / STATE
     tensors = load(path.read_bytes())
     about = json.loads(bytes(tensors.pop("about").numpy()))
     changed = {what: save({**other, "about": as_tensor(about)}) for what, other in tensors_altered(tensors)}
@@ -381,9 +372,9 @@ def few(found: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def test_the_pictures_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None) -> None:
     name, whole, _ = parts
     if not name.startswith("generative"):
-        assert not list(whole.glob(f"*/{PICTURES}"))
+        assert not list(whole.glob(f"parts/*/{PICTURES}"))
         return
-    (path,) = whole.glob(f"*/{PICTURES}")
+    path = part_folder(whole, f"{name}-vcl-random") / PICTURES
     changed = {what: save(other) for what, other in tensors_altered(load(path.read_bytes()))}
     changed |= {"no tensors": b"{}", "cut": path.read_bytes()[:-3]}
     refused = each_refused(whole, tmp_path / "parts", PICTURES, iter(changed.items()), name)
@@ -430,7 +421,7 @@ def test_a_damaged_part_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
     here = among_digits(tmp_path, monkeypatch)
     line = "paper fig5 --preset smoke --device cpu --out out --set epochs=1 --set coreset_epochs=1"
     assert call(line).exit_code == 0
-    path = next(iter(sorted((here / "out").glob("parts/*/rows.csv"))))
+    path = min((here / "out").glob("parts/*/rows.csv"))
     path.write_text(path.read_text().rpartition("\n")[0].rpartition("\n")[0] + "\n")
     said = fault(line)
     assert said.startswith(f"{path.relative_to(here)} cannot be read (")

@@ -48,7 +48,7 @@ def run(out: Path, *rest: str, keys: Iterable[str] = SETTINGS) -> list[Row]:
         line += ["--set", f"{key}={SETTINGS[key]}"]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.exception
-    return read_csv(out / "rows.csv")
+    return read_csv(out / "permuted-digits" / "rows.csv")
 
 
 @pytest.fixture(scope="module")

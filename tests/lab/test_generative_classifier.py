@@ -1,26 +1,31 @@
-"""The classifier that judges generated images: what it learns, and how its file in the cache is kept and checked."""
+"""The classifier that judges generated images: what it learns, and how its file in the store is kept and checked."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
-from lab_made import images
+from lab_made import files_under, images
+from rich.console import Console
 from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
 
 from vcl.errors import VclError
+from vcl.lab.compute import Loaded, Part, compute, prepare
 from vcl.lab.datasets import load as load_dataset
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.generative import classifier as made_here
-from vcl.lab.generative.classifier import FORMAT, LAYERS, Classifier, Training, classifier, trained
+from vcl.lab.generative.classifier import FORMAT, LAYERS, Classifier, Training, trained
+from vcl.lab.plan import make_plan
+from vcl.lab.store import Store
 from vcl.lab.streams import Arrays, arrays
 from vcl.ops.rng import Rng
 
@@ -94,7 +99,7 @@ def test_other_data_settings_or_randomness_give_another_one(other: Callable[[], 
 
 def test_no_global_randomness_is_used_or_left_behind(tmp_path: Path) -> None:
     before = torch.random.get_rng_state()
-    classifier(images(), "digest", SMALL, CPU, tmp_path, lambda line: None)
+    stored(tmp_path)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -160,14 +165,24 @@ def test_under_dropout_a_fifth_of_the_units_is_silent_and_the_rest_speaks_up() -
     assert not torch.equal(heard, again), "other units each time"
 
 
-# The cache.
+# The store.
 
 
-def cached(cache: Path, data: Arrays | None = None, how: Training = SMALL) -> tuple[Classifier, list[str]]:
-    """The classifier, and what was said."""
+def stored(out: Path, data: Arrays | None = None, how: Training = SMALL) -> tuple[Classifier, list[str]]:
+    """The classifier, and what was said: as a part of a generative experiment asks for it."""
     said: list[str] = []
     data = images() if data is None else data
-    return classifier(data, data.digest(), how, CPU, cache, said.append), said
+    asked = ("ll_draws=2", "images=3", f"classifier_hidden={how.hidden}", f"classifier_epochs={how.epochs}")
+    plan = make_plan("generative-digits", "naive", "smoke", 1, "cpu", asked)
+    part = Part(plan, plan.methods[0], Loaded(data, "made up", data.digest()))
+    judge = prepare(part, Store(out, CPU, "vcl test"), said.append)[0]
+    assert judge.classes == data.classes
+    return judge.classifier, said
+
+
+def kept(out: Path) -> list[Path]:
+    """The files that hold classifiers."""
+    return sorted((out / "parts").glob("classifier-*/classifier.safetensors"))
 
 
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,10 +192,10 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_here, "trained", never)
 
 
-def test_a_second_call_reads_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, said = cached(tmp_path / "new" / "cache")
+def test_a_second_call_reads_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, said = stored(tmp_path / "new" / "cache")
     no_training(monkeypatch)
-    second, again = cached(tmp_path / "new" / "cache")
+    second, again = stored(tmp_path / "new" / "cache")
     assert same(first, second)
     percent = 100 * first.accuracy
     assert said == again == [f"classifier: {percent:.2f} % on the test set, SHA-256 {first.checksum[:16]}…"]
@@ -188,12 +203,13 @@ def test_a_second_call_reads_the_cache(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_each_dataset_and_each_training_has_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [(images(), SMALL), (images(train=50), SMALL), (images(), Training(13, 2)), (images(), Training(12, 1))]
-    made = [cached(tmp_path, *each)[0] for each in asked]
-    names = {f"classifier-{data.digest()}-{how.hidden}-{how.epochs}.safetensors" for data, how in asked}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    assert len(names) == len({each.checksum for each in made}) == 4
+    made = [stored(tmp_path, *each)[0] for each in asked]
+    abouts = [json.loads(path.with_name("part.json").read_text())["description"] for path in kept(tmp_path)]
+    wanted = {(data.digest(), how.hidden, how.epochs, "cpu") for data, how in asked}
+    assert {(about["data"], about["hidden"], about["epochs"], about["device"]) for about in abouts} == wanted
+    assert len(abouts) == len({each.checksum for each in made}) == 4
     no_training(monkeypatch)
-    assert all(same(cached(tmp_path, *each)[0], wanted) for each, wanted in zip(asked, made, strict=True))
+    assert all(same(stored(tmp_path, *each)[0], wanted) for each, wanted in zip(asked, made, strict=True))
 
 
 Damage = Callable[[bytes], bytes]
@@ -241,19 +257,45 @@ DAMAGES: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_noticed_and_made_anew(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, said = cached(tmp_path)
-    (path,) = tmp_path.iterdir()
+def test_a_damaged_file_is_noticed_and_told_and_made_anew_when_it_is_deleted(damage: str, tmp_path: Path) -> None:
+    first, said = stored(tmp_path)
+    (path,) = kept(tmp_path)
     content = path.read_bytes()
     path.write_bytes(DAMAGES[damage](content))
     assert path.read_bytes() != content
-    calls: list[int] = []
-    monkeypatch.setattr(made_here, "trained", lambda *given: calls.append(1) or trained(*given))
-    second, again = cached(tmp_path)
-    assert calls == [1]
+    with pytest.raises(VclError) as told:
+        stored(tmp_path)
+    assert str(told.value).startswith(f"{path} cannot be read (it")
+    assert str(told.value).endswith("; delete its folder to compute it anew.")
+    assert "\n" not in str(told.value)
+    shutil.rmtree(path.parent)
+    second, again = stored(tmp_path)
     assert same(first, second)
     assert said == again
     assert path.read_bytes() == content
+
+
+def test_a_part_says_by_which_classifier_its_images_were_judged(tmp_path: Path) -> None:
+    """Numbers by different classifiers do not compare, so that they are never in one part."""
+    data = images()
+    found, (line,) = stored(tmp_path)
+    plan = make_plan(
+        "generative-digits", "naive", "smoke", 1, "cpu",
+        ("ll_draws=2", "images=3", "classifier_hidden=12", "classifier_epochs=2", "hidden=3", "tasks=1"),
+    )  # fmt: skip
+    store = Store(tmp_path, CPU, "vcl test")
+    part = Part(plan, plan.methods[0], Loaded(data, "made up", data.digest()))
+    compute(part, store, Console(file=StringIO()))
+    (stack,) = store.stacks()
+    assert stack.known["description"]["prediction"]["classifier"] == found.checksum
+    assert stack.known["notes"] == [line]
+    # Another one under the same description, as another machine may have trained it.
+    (path,) = kept(tmp_path)
+    other = trained(data, SMALL, CPU, Rng((1,)).at("classifier"))
+    text = torch.frombuffer(bytearray(json.dumps(made_here._about(other)).encode()), dtype=torch.uint8)
+    path.write_bytes(save({**made_here._named(other.weights), "about": text}))
+    assert compute(part, store, Console(file=StringIO())).new
+    assert len(store.stacks()) == 2
 
 
 @pytest.mark.parametrize("step", ["flush", "move"])
@@ -266,22 +308,37 @@ def test_the_file_is_whole_or_absent(step: str, tmp_path: Path, monkeypatch: pyt
             broken.setattr(os, "fsync", full)
         else:
             broken.setattr(Path, "replace", full)
-        with suppress(VclError):  # it may say so, or do without
-            cached(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    found, _ = cached(tmp_path)
-    (path,) = tmp_path.iterdir()
+        with pytest.raises(VclError, match="No space left on device"):
+            stored(tmp_path)
+    assert files_under(tmp_path) == {}
+    found, _ = stored(tmp_path)
+    (path,) = kept(tmp_path)
     no_training(monkeypatch)
-    assert same(found, cached(tmp_path)[0])
+    assert same(found, stored(tmp_path)[0])
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_cache_that_cannot_be_made_is_told_as_such(tmp_path: Path) -> None:
+def test_a_stop_between_the_file_and_its_record_trains_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Store, "write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            stored(tmp_path)
+    (path,) = kept(tmp_path)
+    path.write_bytes(b"anything")  # nothing says that it is whole
+    found, _ = stored(tmp_path)
+    assert same(found, trained(images(), SMALL, CPU))
+
+
+def test_a_store_that_cannot_be_made_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     with pytest.raises(VclError) as told:
-        cached(tmp_path / "file" / "cache")
-    assert str(tmp_path / "file" / "cache") in str(told.value)
-    assert "--out" not in str(told.value), "which is another folder"
+        stored(tmp_path / "file" / "out")
+    assert str(tmp_path / "file" / "out") in str(told.value)
     assert "\n" not in str(told.value)
     assert (tmp_path / "file").read_text() == "precious"
 

@@ -8,19 +8,19 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from lab_made import alone, call, fault
+from lab_made import alone, call, fault, files_under, known, part_folder, shown_rows
 from matplotlib.image import imread
 from safetensors.torch import load
 
 from vcl.lab import cli
-from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
-from vcl.lab.generative.methods import GENERATIVE_METHODS
-from vcl.lab.results import final_score, methods, read_csv
+from vcl.lab.generative.quality import LIKELIHOOD, UNCERTAINTY
+from vcl.lab.methods.generators import GENERATIVE_METHODS
+from vcl.lab.results import final_score, methods
+from vcl.lab.show import choose
 from vcl.lab.sweep import WARNINGS
 from vcl.learner.checkpoint import from_bytes
 
@@ -38,13 +38,12 @@ def smoke(rest: str) -> str:
     return f"run generative-digits --preset smoke --device cpu {rest}"
 
 
+GROUP = "generative-digits"
+PART = ["objective.csv", "part.json", "pictures.safetensors", "predictive.safetensors", "rows.csv"]
+
+
 def files_of(name: str) -> list[str]:
-    return [
-        f"{name}.generators.safetensors",
-        f"{name}.samples.safetensors",
-        f"samples-{name}.png",
-        f"samples-{name}.svg",
-    ]
+    return [f"samples-{name}.png", f"samples-{name}.svg"]
 
 
 def names(folder: Path) -> list[str]:
@@ -59,7 +58,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         folder = alone(base, monkeypatch)
         result = call(smoke(f"--method {','.join(NAMES)} --out out"))
     assert result.exit_code == 0, result.exception
-    assert names(base) == ["here", "xdg"]
+    assert names(base) == ["here"]
     return folder / "out", result.output
 
 
@@ -75,9 +74,13 @@ def out(story: tuple[Path, str], here: Path) -> Path:
 
 def test_a_run_leaves_rows_table_figures_samples_and_generators(story: tuple[Path, str]) -> None:
     out, said = story
-    wanted = ["rows.csv", "run.json", "table.md", *FIGURES, *(file for name in NAMES for file in files_of(name))]
-    assert names(out) == sorted(wanted)
-    rows = read_csv(out / "rows.csv")
+    assert names(out) == [GROUP, "parts", "table.md"]
+    assert names(out / GROUP) == sorted(["rows.csv", *FIGURES, *(file for name in NAMES for file in files_of(name))])
+    assert len(names(out / "parts")) == 1 + len(NAMES)
+    assert names(part_folder(out, "classifier")) == ["classifier.safetensors", "part.json"]
+    for name in NAMES:
+        assert names(part_folder(out, f"{GROUP}-{name}")) == PART
+    rows = shown_rows(out, GROUP)
     assert Counter((row.method, row.metric) for row in rows) == {
         (name, metric): 2 * 3 for name in NAMES for metric in (LIKELIHOOD, UNCERTAINTY)
     }
@@ -95,27 +98,31 @@ def test_a_run_leaves_rows_table_figures_samples_and_generators(story: tuple[Pat
     assert "vcl: task 2 of 2 (1) in " in said
     assert ", mean test log-likelihood so far -4" in said
     assert " nats" in said
-    assert "figure out/generators-log-likelihood.png" in said
+    assert f"figure out/{GROUP}/generators-log-likelihood.png" in said
     (told,) = {line for line in said.splitlines() if line.startswith("classifier: ")}
     assert " % on the test set, SHA-256 " in told
     assert table.endswith(f"\n{told}\n"), "it belongs with the numbers"
-    assert json.loads((out / "run.json").read_text())["notes"] == [told]
+    for name in NAMES:
+        assert known(out, f"{GROUP}-{name}")["notes"] == [told]
 
 
 def test_the_settings_of_a_run_are_written_down(story: tuple[Path, str]) -> None:
-    about = json.loads((story[0] / "run.json").read_text())
-    assert about["experiment"] == "generative-digits"
-    assert about["shape"] == [8, 8]
-    assert about["methods"] == NAMES
-    assert about["seeds"] == [0, 1]
-    assert (about["settings"]["latent"], about["settings"]["hidden"], about["settings"]["private"]) == (3, 8, "lower")
-    assert about["data"]["name"] == "digits"
-    assert set(about["seconds"]) == set(NAMES)
-    assert about["started"] <= about["finished"]
+    for name in NAMES:
+        about = known(story[0], f"{GROUP}-{name}")
+        assert about["experiment"] == "generative-digits"
+        assert about["shape"] == [8, 8]
+        assert about["method"] == name
+        assert [seed for _, seed in about["runs"]] == [0, 1]
+        network = about["description"]["network"]
+        assert (network["latent"], network["hidden"], network["private"]) == (3, 8, "lower")
+        assert about["dataset"] == "digits"
+        assert about["seconds"] >= 0
+        assert about["finished"] is True
+        assert about["started"] <= about["written"]
 
 
 def test_figures_are_pictures(story: tuple[Path, str]) -> None:
-    pictures = [path for path in story[0].iterdir() if path.suffix == ".png"]
+    pictures = [path for path in (story[0] / GROUP).iterdir() if path.suffix == ".png"]
     assert len(pictures) == 2 + len(NAMES)
     for path in pictures:
         assert len(np.unique(imread(path)[..., 0])) > 20, path.name
@@ -123,21 +130,27 @@ def test_figures_are_pictures(story: tuple[Path, str]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_and_generators_can_be_read_again(story: tuple[Path, str], name: str) -> None:
-    tensors = load((story[0] / f"{name}.samples.safetensors").read_bytes())
+    folder = part_folder(story[0], f"{GROUP}-{name}")
+    tensors = load((folder / "pictures.safetensors").read_bytes())
     assert {key: (value.dtype, tuple(value.shape)) for key, value in tensors.items()} == {
-        f"after {t}": (torch.uint8, (2, t, 10, 8, 8)) for t in (1, 2)
+        f"{t}": (torch.uint8, (2, t, 10, 8, 8)) for t in (1, 2)
     }
-    state = from_bytes((story[0] / f"{name}.generators.safetensors").read_bytes())
+    state = from_bytes((folder / "predictive.safetensors").read_bytes())
     assert list(state.predictive) == ["0", "1"]
     assert state.propagated.mean.shape[0] == 1
 
 
 def test_the_same_command_gives_the_same_files(story: tuple[Path, str], here: Path) -> None:
     assert call(smoke("--method vcl-random,si --out again")).exit_code == 0
-    ours, theirs = read_csv(here / "again" / "rows.csv"), read_csv(story[0] / "rows.csv")
+    ours, theirs = shown_rows(here / "again", GROUP), shown_rows(story[0], GROUP)
     assert ours == [row for name in ("vcl-random", "si") for row in theirs if row.method == name]
-    for file in (*files_of("vcl-random"), *files_of("si")):
-        assert (here / "again" / file).read_bytes() == (story[0] / file).read_bytes(), file
+    for name in ("vcl-random", "si"):
+        for file in files_of(name):
+            assert (here / "again" / GROUP / file).read_bytes() == (story[0] / GROUP / file).read_bytes(), file
+        one, other = (part_folder(out, f"{GROUP}-{name}") for out in (here / "again", story[0]))
+        assert one.name == other.name
+        for file in set(PART) - {"part.json"}:
+            assert (one / file).read_bytes() == (other / file).read_bytes(), file
 
 
 @pytest.mark.parametrize(
@@ -147,7 +160,7 @@ def test_the_same_command_gives_the_same_files(story: tuple[Path, str], here: Pa
 def test_what_the_paper_leaves_open_is_a_setting(here: Path, changes: str) -> None:
     given = " ".join(f"--set {change}" for change in changes.split())
     assert call(smoke(f"--method vcl,ewc {given} --out out")).exit_code == 0
-    rows = read_csv(here / "out" / "rows.csv")
+    rows = shown_rows(here / "out", GROUP)
     assert len(rows) == 2 * 2 * 3 * (3 if "ll_drawn" in changes else 2)
     assert ("| weights drawn |" in (here / "out" / "table.md").read_text()) == ("ll_drawn" in changes)
     task = 1 if "order" in changes else 0
@@ -159,15 +172,18 @@ def test_what_the_paper_leaves_open_is_a_setting(here: Path, changes: str) -> No
 def test_one_task_and_one_seed_are_enough(here: Path) -> None:
     result = call(smoke("--method vcl --seeds 1 --set tasks=1 --out out"))
     assert result.exit_code == 0, result.exception
-    assert len(read_csv(here / "out" / "rows.csv")) == 2
+    assert len(shown_rows(here / "out", GROUP)) == 2
     assert "±" not in (here / "out" / "table.md").read_text().split("\nMean ±")[0]
 
 
-def test_the_cache_of_the_user_is_where_the_classifier_goes(here: Path, tmp_path: Path) -> None:
+def test_the_classifier_is_a_part_of_the_results(here: Path, tmp_path: Path) -> None:
     assert call(smoke("--method naive --out out")).exit_code == 0
-    (kept,) = (tmp_path / "xdg" / "vcl").iterdir()
-    assert kept.name.startswith("classifier-")
-    assert kept.name.endswith("-16-1.safetensors")
+    about = known(here / "out", "classifier")
+    assert (about["finished"], about["description"]["hidden"], about["description"]["epochs"]) == (True, 16, 1)
+    assert not (tmp_path / "xdg").exists(), "nothing is left in the user's cache"
+    before = files_under(part_folder(here / "out", "classifier"))
+    assert call(smoke("--method vcl --out out")).exit_code == 0
+    assert files_under(part_folder(here / "out", "classifier")) == before
 
 
 # Samples of a finished run.
@@ -238,43 +254,75 @@ def test_no_task_is_a_usage_error(here: Path, out: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, "no JSON", "{}", "[]"])
 def test_a_folder_that_is_no_run(here: Path, content: str | None) -> None:
-    (here / "out").mkdir()
-    if content is not None:
-        (here / "out" / "run.json").write_text(content)
-    said = fault("sample out --task 0")
-    assert said.startswith("out is not the folder of a run (")
-    assert said.endswith("; give one that `vcl run` made.")
+    (here / "out" / "parts" / "mine-0123456789ab").mkdir(parents=True)
+    if content is None:
+        assert fault("sample out --task 0").startswith("out holds no finished part; give a folder that `vcl run` made")
+    else:
+        path = Path("out", "parts", "mine-0123456789ab", "part.json")
+        path.write_text(content)
+        said = fault("sample out --task 0")
+        assert said.startswith(f"{path} cannot be read (")
+        assert said.endswith("; delete its folder to compute it anew.")
     assert names(here) == ["out"]
 
 
 def test_no_folder_at_all(here: Path) -> None:
-    assert fault("sample nowhere --task 0").startswith("nowhere is not the folder of a run (")
+    assert fault("sample nowhere --task 0").startswith("nowhere holds no finished part; give a folder that `vcl run`")
 
 
 def test_a_run_that_has_no_generators(here: Path) -> None:
     assert call("run split-digits --preset smoke --device cpu --method mle --out out").exit_code == 0
-    assert fault("sample out --task 0/1") == (
-        "out is a run of split-digits, which has no generators; give one of a generative experiment."
-    )
+    assert fault("sample out --task 0/1") == "split-digits has no generators; give a run of a generative experiment."
 
 
 def test_a_run_that_was_not_finished(out: Path) -> None:
-    for path in out.glob("*.generators.safetensors"):
-        if not path.name.startswith("si."):
-            path.unlink()
+    for name in NAMES:
+        if name != "si":
+            unfinished(out, name)
     assert call("sample out --task 0 --count 1 --out one.png").output.startswith("1 images of task 0 by si, ")
     assert fault("sample out --task 0 --method vcl") == "unknown method 'vcl': Accepted: si."
-    (out / "si.generators.safetensors").unlink()
+    unfinished(out, "si")
     assert fault("sample out --task 0") == (
-        "out holds no generators: no method of that run was finished; run it again."
+        "out holds no finished part; give a folder that `vcl run` made, and finish it there."
     )
 
 
+def unfinished(out: Path, name: str) -> None:
+    path = part_folder(out, f"{GROUP}-{name}") / "part.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"finished": False}))
+
+
+def test_the_folder_of_a_part_is_as_good(here: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = part_folder(Path("out"), f"{GROUP}-naive")
+    for file, asked in (("a", "out --method naive"), ("b", str(part)), ("c", str(part.resolve())), ("d", f"{part}/")):
+        result = call(f"sample {asked} --task 0 --count 4 --out {file}.png")
+        assert result.exit_code == 0, result.exception
+        assert result.output == f"4 images of task 0 by naive, after 2 tasks, in {file}.png.\n"
+    for file, folder, asked in (("e", part.parent, part.name), ("f", part, ".")):
+        monkeypatch.chdir(here / folder)
+        assert call(f"sample {asked} --task 0 --count 4 --out {here / file}.png").exit_code == 0
+    monkeypatch.chdir(here)
+    assert len({(here / f"{file}.png").read_bytes() for file in "abcdef"}) == 1
+    assert fault(f"sample {part} --task 0 --method vcl").startswith("unknown method 'vcl': Accepted: naive.")
+
+
+def test_of_several_parts_of_a_method_one_must_be_named(here: Path) -> None:
+    assert call(smoke("--method naive --out out")).exit_code == 0
+    assert call(smoke("--method naive --set epochs=2 --out out")).exit_code == 0
+    said = fault("sample out --task 0")
+    folders = sorted(Path("out", "parts").glob(f"{GROUP}-naive-*"))
+    assert said.startswith("out holds 2 parts of naive; give one of them: ")
+    assert all(str(folder) in said for folder in folders)
+    for folder in folders:
+        assert call(f"sample {folder} --task 0 --count 1 --out {folder.name}.png").exit_code == 0
+
+
 def test_generators_that_are_damaged(here: Path, out: Path) -> None:
-    path = out / "vcl.generators.safetensors"
+    path = part_folder(Path("out"), f"{GROUP}-vcl") / "predictive.safetensors"
     path.write_bytes(path.read_bytes()[:-7])
     said = fault("sample out --task 0")
-    assert "damaged" in said or "cannot be read" in said
+    assert said.startswith(f"{path} cannot be read (")
+    assert said.endswith("; delete its folder and run it again.")
     assert "\n" not in said
     assert names(here) == ["out"]
 
@@ -300,8 +348,9 @@ def test_a_grid_is_one_stack_with_a_line_for_each_lambda(here: Path) -> None:
     assert result.exit_code == 0, result.exception
     out = here / "out"
     pictures = ["lambda.png", "lambda.svg", *FIGURES]
-    assert names(out) == sorted(["rows.csv", "run.json", "table.md", *pictures, *files_of("ewc"), *files_of("vcl")])
-    rows = read_csv(out / "rows.csv")
+    drawn = [file for name in ("ewc-lambda=1", "ewc-lambda=10", "vcl") for file in files_of(name)]
+    assert names(out / GROUP) == sorted(["rows.csv", *pictures, *drawn])
+    rows = shown_rows(out, GROUP)
     assert Counter((row.method, row.seed) for row in rows) == {
         (name, seed): 3 * 2 for name in ("ewc lambda=1", "ewc lambda=10", "vcl") for seed in range(2)
     }
@@ -312,15 +361,6 @@ def test_a_grid_is_one_stack_with_a_line_for_each_lambda(here: Path) -> None:
     assert call("sample out --task 0 --method ewc --count 1 --out one.png").exit_code == 0
 
 
-def strictly(path: Path) -> Any:
-    """The JSON in a file, without the NaN and Infinity that Python allows itself."""
-
-    def refuse(word: str) -> None:
-        pytest.fail(f"{word} is no JSON")
-
-    return json.loads(path.read_text(), parse_constant=refuse)
-
-
 def sweep(rest: str) -> str:
     return f"sweep generative-digits --preset smoke --device cpu --method ewc --grid lambda=1,100 {APART} {rest}"
 
@@ -329,33 +369,36 @@ def test_a_sweep_chooses_by_log_likelihood(here: Path) -> None:
     result = call(sweep("--out out"))
     assert result.exit_code == 0, result.exception
     out = here / "out"
-    assert {"lambda.png", "lambda.svg", "validation", *FIGURES, *files_of("ewc")} < set(names(out))
-    held = read_csv(out / "validation" / "rows.csv")
+    assert names(out) == [GROUP, f"{GROUP}-validation", "parts", "table.md"]
+    assert {"lambda.png", "lambda.svg", *FIGURES} < set(names(out / f"{GROUP}-validation"))
+    held = shown_rows(out, f"{GROUP}-validation")
     assert methods(held) == ["ewc lambda=1", "ewc lambda=100"]
     ends = {lam: final_score(held, f"ewc lambda={lam}", LIKELIHOOD) for lam in (1, 100)}
     assert abs(ends[1].mean - ends[100].mean) > 0.05, "nats, so that there is something to choose"
     best = max(ends, key=lambda lam: ends[lam].mean)
-    chosen = strictly(out / "run.json")["chosen"]["ewc"]
-    assert (chosen["lambda"], chosen["edge"]) == (best, True)
-    assert (
-        f"ewc: lambda={best} is best, {ends[best].mean:.2f} nats on validation data; it is at the edge of the grid"
-        in result.output
-    )
-    assert methods(read_csv(out / "rows.csv")) == [f"ewc lambda={best}"]
+    chosen = choose(held, LIKELIHOOD)["ewc"]
+    assert (chosen.lam, chosen.edge) == (best, True)
     table = (out / "table.md").read_text()
-    assert WARNINGS["validation"] in table
-    assert f"\n| ewc | {best} | {ends[best].mean:.2f} |\n" in table
-    assert "log-likelihood" in next(line for line in table.splitlines() if "best lambda" in line)
-    assert call("sample out --task 1 --count 1 --out one.png").exit_code == 0
+    for text in (result.output, table):
+        assert (
+            f"ewc: lambda={best} is best, {ends[best].mean:.2f} nats on held-out training data; it is at the edge of "
+            "the grid" in text
+        )
+    assert WARNINGS["validation"] in result.output
+    assert methods(shown_rows(out, GROUP)) == [f"ewc lambda={best}"]
+    assert {f"samples-ewc-lambda={best}.png", *FIGURES} < set(names(out / GROUP))
+    tested = [path for path in out.glob(f"parts/{GROUP}-*") if '"validation": null' in (path / "part.json").read_text()]
+    assert call(f"sample {tested[0]} --task 1 --count 1 --out one.png").exit_code == 0
 
 
 def test_a_sweep_on_the_test_set_says_so(here: Path) -> None:
     result = call(sweep("--select test --out out"))
     assert result.exit_code == 0, result.exception
-    rows = read_csv(here / "out" / "rows.csv")
+    rows = shown_rows(here / "out", GROUP)
     assert methods(rows) == ["ewc lambda=1", "ewc lambda=100"]
     best = max((1, 100), key=lambda lam: final_score(rows, f"ewc lambda={lam}", LIKELIHOOD).mean)
-    assert strictly(here / "out" / "run.json")["chosen"]["ewc"]["lambda"] == best
+    assert f"ewc: lambda={best} is best, " in (here / "out" / "table.md").read_text()
+    assert "on test data, which makes it too good" in (here / "out" / "table.md").read_text()
     assert "CHOSEN ON THE TEST SET" in result.output
 
 
@@ -399,12 +442,12 @@ def test_list_names_experiments_and_methods() -> None:
         (smoke("--set hidden=0"), "hidden is 0; give at least "),
         (smoke("--set draws=0"), "draws is 0; give at least 1."),
         (smoke("--set ll_draws=0"), "ll_draws is 0; give at least 1."),
-        (smoke("--set ll_drawn=-1"), "ll_drawn is -1; give a number of draws, or 0 for none."),
+        (smoke("--set ll_drawn=-1"), "ll_drawn is -1; give a number of draws from 0 (none) to 1,000,000."),
         (smoke("--set images=0"), "images is 0; give at least 1."),
-        (smoke("--set fisher_draws=0"), "fisher_draws is 0; give at least 1."),
+        (smoke("--method ewc --set fisher_draws=0"), "fisher_draws is 0; give at least 1."),
         (smoke("--set classifier_hidden=0"), "classifier_hidden is 0; give at least 1."),
         (smoke("--set classifier_epochs=0"), "classifier_epochs is 0; give at least 1."),
-        (smoke("--set prior_var=0"), "prior_var is 0.0; give a number above 0."),
+        (smoke("--set prior_var=0"), "prior_var is 0.0; give a number from 1e-12 to 1e+06."),
         (smoke("--set head_kl=perhaps"), "unknown head_kl 'perhaps': Accepted: no, yes."),
         (smoke("--set private=middle"), "unknown private 'middle': Accepted: lower, upper."),
         (smoke("--set encoder=public"), "unknown encoder 'public': "),
@@ -434,7 +477,9 @@ def test_a_rate_that_is_too_large_is_told_and_leaves_nothing(here: Path) -> None
     said = fault(smoke("--method naive --set lr=1e30 --out out"))
     assert said.startswith("task 1 (0): ")
     assert "learning rate 1e+30 is probably too large" in said
-    assert names(here) == []
+    assert names(here / "out") == ["parts"], "the classifier, which was made before, is kept"
+    assert [name.partition("-")[0] for name in names(here / "out" / "parts")] == ["classifier"]
+    assert call(smoke("--method naive --out out")).exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["mnist", "notmnist"])
@@ -449,7 +494,7 @@ def test_missing_data_says_what_to_do_and_leaves_nothing(here: Path, name: str) 
 def test_digits_stand_in_where_data_is_missing(here: Path) -> None:
     result = call("run generative-mnist --preset smoke --device cpu --fallback generative-digits --out out")
     assert result.exit_code == 0, result.exception
-    assert "mnist cannot be had, so generative-digits is run instead: " in result.output
-    about = json.loads((here / "out" / "run.json").read_text())
+    assert "mnist is unavailable, so generative-digits is run instead: " in result.output
+    about = known(here / "out", f"{GROUP}-vcl")
     assert (about["experiment"], about["shape"]) == ("generative-digits", [8, 8])
     assert call("sample out --task 1 --count 1").exit_code == 0

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from lab_made import alone, call
+from lab_made import alone, call, shown_rows
 from torch import Tensor
 
 from vcl.lab.datasets import load
-from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
-from vcl.lab.generative.methods import GENERATIVE_METHODS
-from vcl.lab.methods import method
+from vcl.lab.generative.classifier import Training, trained
+from vcl.lab.generative.quality import LIKELIHOOD, UNCERTAINTY, Judge
 from vcl.lab.plan import make_plan
-from vcl.lab.results import Row, final_score, matrix, read_csv
+from vcl.lab.results import Row, final_score, matrix
 from vcl.lab.runner import run_method
 from vcl.lab.streams import arrays
 from vcl.learner.checkpoint import from_bytes, to_bytes
@@ -39,7 +38,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     told = [line for line in result.output.splitlines() if line.startswith("classifier: ")]
     accuracy = float(told[0].split()[1])
     assert accuracy >= 98, "a judge that knows digits"
-    return read_csv(here / "out" / "rows.csv")
+    return shown_rows(here / "out", "generative-digits")
 
 
 def lost(rows: list[Row], name: str, metric: str = LIKELIHOOD) -> Tensor:
@@ -83,13 +82,15 @@ def test_a_run_that_goes_on_ends_where_a_whole_one_does(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone(tmp_path, monkeypatch)
-    data, entry = arrays(load("digits")), method(name, GENERATIVE_METHODS)
+    data = arrays(load("digits"))
     plan = make_plan("generative-digits", name, "smoke", 2, "cpu", ("tasks=3", "epochs=3", "lr=0.01"))
-    whole = list(run_method(plan, entry, data))
+    (entry,), judge = plan.methods, Judge(trained(data, Training(16, 1), torch.device("cpu")), data.classes)
+    runs = plan.runs(entry)
+    whole = list(run_method(plan, entry, runs, data, judge))
     assert [done.number for done in whole] == [1, 2, 3]
     for stopped in (1, 2):
         state = from_bytes(to_bytes(whole[stopped - 1].state))  # as another process would find it
-        rest = list(run_method(plan, entry, data, state=state))
+        rest = list(run_method(plan, entry, runs, data, judge, state=state))
         assert [(done.task, done.number, done.tasks) for done in rest] == [
             (done.task, done.number, done.tasks) for done in whole[stopped:]
         ]
@@ -99,5 +100,8 @@ def test_a_run_that_goes_on_ends_where_a_whole_one_does(
             assert theirs.pictures is not None
             assert torch.equal(ours.pictures, theirs.pictures)
             assert torch.equal(ours.state.propagated.mean, theirs.state.propagated.mean)
-            assert ours.saved == theirs.saved
-        assert rest[-1].saved is not None
+            assert (ours.kept is None) == (theirs.kept is None) == (ours.number < 3)
+        last, wanted = rest[-1].kept, whole[-1].kept
+        assert last is not None
+        assert wanted is not None
+        assert to_bytes(last) == to_bytes(wanted)

@@ -8,10 +8,12 @@ import torch
 from lab_made import images
 
 from vcl.lab.arithmetic import matrix_products
+from vcl.lab.compute import Loaded, Part, prepare
 from vcl.lab.generative import classifier as classifier_module
 from vcl.lab.generative.classifier import trained
 from vcl.lab.plan import make_plan
-from vcl.lab.runner import run_method
+from vcl.lab.runner import quiet
+from vcl.lab.store import Store
 
 
 @pytest.mark.parametrize(("how", "inside"), [("float32", "ieee"), ("tf32", "tf32")])
@@ -92,8 +94,9 @@ def test_the_judge_of_generators_is_trained_in_full_precision(tmp_path: Path, mo
         return trained(*args)
 
     monkeypatch.setattr(classifier_module, "trained", watched)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     small = ("hidden=4", "latent=2", "features=4", "tasks=1", "classifier_hidden=8", "classifier_epochs=1")
     plan = make_plan("generative-digits", "naive", "smoke", 1, "cpu", ("matmul=tf32", *small))
-    next(run_method(plan, plan.methods[0], images(train=60, test=20)))
+    data = images(train=60, test=20)
+    part = Part(plan, plan.methods[0], Loaded(data, "made up", data.digest()))
+    assert prepare(part, Store(tmp_path, torch.device("cpu"), ""), quiet)[0] is not None
     assert seen == ["ieee"]

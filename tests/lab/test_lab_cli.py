@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shlex
 import subprocess
@@ -15,20 +14,21 @@ from typing import Any
 
 import pytest
 import torch
-from lab_made import NOWHERE, alone, call, fault
+from lab_made import alone, call, fault, files_under, known, part_folder, shown_rows
 
 from vcl import __version__
 from vcl.errors import NonFiniteError
-from vcl.lab import cli, session
+from vcl.lab import cli, compute
+from vcl.lab.classification import METRICS
 from vcl.lab.cli import STOPPED
 from vcl.lab.datasets import names as dataset_names
-from vcl.lab.discriminative import DISCRIMINATIVE, METRICS
 from vcl.lab.experiments import EXPERIMENTS
-from vcl.lab.methods import METHODS
-from vcl.lab.results import Row, final, matrix, methods, read_csv
-from vcl.lab.runner import FinishedTask
+from vcl.lab.methods.networks import METHODS
+from vcl.lab.results import final, matrix, methods, read_csv
+from vcl.lab.runner import FinishedTask, run_method
 
-FILES = ["average-accuracy.png", "average-accuracy.svg", "rows.csv", "run.json", "table.md"]
+SHOWN = ["accuracy-by-task.png", "accuracy-by-task.svg", "average-accuracy.png", "average-accuracy.svg", "rows.csv"]
+PART = ["objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,8 @@ def process(line: str, here: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 # What is there.
@@ -55,9 +55,23 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_version_and_help() -> None:
     assert call("--version").output == f"vcl {__version__}\n"
     top = call("--help").output
-    assert all(command in top for command in ("run", "sweep", "list", "data"))
-    common = ("--method", "--preset", "--seeds", "--device", "--out", "--set", "--grid", "--data")
-    for command, own in (("run", ("--fallback", "--dry-run")), ("sweep", ("--select", "--validation"))):
+    assert all(
+        command in top for command in ("run", "sweep", "paper", "show", "predict", "sample", "bench", "list", "data")
+    )
+    common = (
+        "--method",
+        "--preset",
+        "--seeds",
+        "--device",
+        "--out",
+        "--set",
+        "--grid",
+        "--data",
+        "--dataset",
+        "--jobs",
+        "--plugin",
+    )
+    for command, own in (("run", ("--fallback", "--dry-run", "--settings")), ("sweep", ("--select", "--validation"))):
         helped = call(f"{command} --help").output
         assert [option for option in (*common, *own) if option not in helped] == []
 
@@ -82,9 +96,11 @@ def test_a_run_leaves_the_whole_story(here: Path) -> None:
     result = call(smoke("--method mle,vcl-random --seeds 3 --set tasks=3 --out out/one"))
     assert result.exit_code == 0, result.exception
     out = here / "out" / "one"
-    assert sorted(content(out)) == FILES
+    assert names(out) == ["parts", "split-digits", "table.md"]
+    assert names(out / "split-digits") == SHOWN
+    assert len(names(out / "parts")) == 2
 
-    rows = read_csv(out / "rows.csv")
+    rows = shown_rows(out)
     assert len(rows) == 2 * 3 * (3 * 4 // 2) * 4  # methods x seeds x T (T + 1) / 2 x metrics
     assert len({row[:5] for row in rows}) == len(rows)
     assert Counter(row.method for row in rows) == {"mle": 72, "vcl-random": 72}
@@ -92,20 +108,27 @@ def test_a_run_leaves_the_whole_story(here: Path) -> None:
     assert {(row.after, row.on) for row in rows} == {(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
     assert bool(((matrix(rows, "mle") >= 0) & (matrix(rows, "mle") <= 1)).sum() == 3 * 6)
 
-    about = json.loads((out / "run.json").read_text())
-    assert about["experiment"] == "split-digits"
-    assert about["preset"] == "smoke"
-    assert about["methods"] == ["mle", "vcl-random"]
-    assert about["seeds"] == [0, 1, 2]
-    assert (about["settings"]["tasks"], about["settings"]["hidden"], about["settings"]["seeds"]) == (3, [16], 3)
-    assert about["data"] == {"name": "digits", "origin": "embedded in scikit-learn"}
-    assert about["versions"]["vcl"] == __version__
-    assert about["versions"]["torch"] == torch.__version__
-    assert about["device"].endswith("threads")
-    assert about["engine"] == {"mle": "layered/torch", "vcl-random": "layered/torch"}
-    assert set(about["seconds"]) == {"mle", "vcl-random"}
-    assert about["total_seconds"] >= 0
-    assert about["started"] <= about["finished"]
+    for name in ("mle", "vcl-random"):
+        folder = part_folder(out, f"split-digits-{name}")
+        assert names(folder) == PART
+        assert read_csv(folder / "rows.csv") == [row for row in rows if row.method == name]
+        about = known(out, f"split-digits-{name}")
+        assert about["experiment"] == "split-digits"
+        assert about["preset"] == "smoke"
+        assert about["changes"] == ["tasks=3"]
+        assert about["method"] == name
+        assert about["runs"] == [[None, seed] for seed in range(3)]
+        assert about["description"]["stream"]["tasks"] == 3
+        assert about["description"]["network"]["hidden"] == [16]
+        assert (about["dataset"], about["origin"]) == ("digits", "embedded in scikit-learn")
+        assert about["builds"][-1]["vcl"] == __version__
+        assert about["builds"][-1]["torch"] == torch.__version__
+        assert about["device"].endswith("threads")
+        assert about["engine"] == "layered/torch"
+        assert about["tasks"] == [["0/1", True], ["2/3", True], ["4/5", True]]
+        assert about["seconds"] >= 0
+        assert about["finished"] is True
+        assert about["started"] <= about["written"]
 
     table = (out / "table.md").read_text()
     assert table.startswith("# split-digits, preset smoke, after 3 tasks\n")
@@ -114,19 +137,23 @@ def test_a_run_leaves_the_whole_story(here: Path) -> None:
 
     assert "split-digits on digits: embedded in scikit-learn" in result.output
     assert "vcl-random: task 3 of 3 (4/5)" in result.output
-    assert "out/one/average-accuracy.png" in result.output
+    assert "out/one/split-digits/average-accuracy.png" in result.output
 
 
 def test_the_same_command_gives_the_same_rows(here: Path) -> None:
     for out in ("a", "b"):
         assert call(smoke(f"--method vcl-random --out {out}")).exit_code == 0
-    assert (here / "a" / "rows.csv").read_bytes() == (here / "b" / "rows.csv").read_bytes()
+    one, two = (part_folder(here / out, "split-digits-vcl-random") for out in "ab")
+    assert one.name == two.name
+    for name in ("rows.csv", "objective.csv", "predictive.safetensors"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    assert (here / "a" / "split-digits" / "rows.csv").read_bytes() == (one / "rows.csv").read_bytes()
 
 
 def test_a_seed_gets_the_same_rows_alone_and_in_a_stack(here: Path) -> None:
     for seeds in (1, 2):
         assert call(smoke(f"--method vcl --seeds {seeds} --out {seeds}")).exit_code == 0
-    alone, stack = (read_csv(here / str(seeds) / "rows.csv") for seeds in (1, 2))
+    alone, stack = (shown_rows(here / str(seeds)) for seeds in (1, 2))
     first = [row for row in stack if row.seed == 0]
     assert [row[:5] for row in alone] == [row[:5] for row in first]
     # Stacked products may sum in another order, which may move a metric that counts by a whole example.
@@ -139,7 +166,9 @@ def test_results_go_under_runs_when_no_folder_is_given(here: Path) -> None:
         assert call(smoke("--method mle")).exit_code == 0
     made = sorted((here / "runs").iterdir())
     assert len(made) == 2
-    assert all(path.name.startswith("split-digits-smoke-") and sorted(content(path)) == FILES for path in made)
+    for path in made:
+        assert path.name.startswith("split-digits-smoke-")
+        assert names(path) == ["parts", "split-digits", "table.md"]
 
 
 @pytest.mark.parametrize("command", ["run split-digits --method mle", "paper linear-memory"])
@@ -150,29 +179,47 @@ def test_brackets_and_colons_in_a_folders_name_are_shown_as_they_are(here: Path,
     assert any((here / "o[b]u[" / "x]t:ok:").iterdir())
 
 
-def test_a_folder_with_results_is_refused_and_not_touched(here: Path) -> None:
+@pytest.mark.parametrize("name", ["thesis.txt", "rows.csv", "run.json", ".hidden", "other/rows.csv", "table.md"])
+def test_a_folder_with_other_files_is_refused_and_not_touched(here: Path, name: str) -> None:
+    (here / "out" / name).parent.mkdir(parents=True)
+    (here / "out" / name).write_text("precious")
+    for line in (smoke("--out out"), "sweep split-digits --preset smoke --grid lambda=1,2 --out out"):
+        assert fault(line) == (
+            "out already holds files, and they are not results of this version; give --out a folder that is new, "
+            "empty, or made by `vcl run`. Nothing was changed."
+        )
+        assert files_under(here / "out") == {name: b"precious"}
+
+
+def test_a_folder_with_results_is_added_to(here: Path) -> None:
     assert call(smoke("--method mle --out out")).exit_code == 0
-    before = content(here / "out")
-    assert fault(smoke("--method vcl --out out")).startswith("out already holds results")
-    assert content(here / "out") == before
+    before = files_under(here / "out" / "parts")
+    (here / "out" / "notes.txt").write_text("precious")
+    assert call(smoke("--method vcl --out out")).exit_code == 0
+    after = files_under(here / "out" / "parts")
+    assert {name: after[name] for name in before} == before
+    assert len(after) == 2 * len(before)
+    assert methods(shown_rows(here / "out")) == ["mle", "vcl"]
+    assert (here / "out" / "notes.txt").read_text() == "precious"
 
 
 # The other methods, and grids of lambda.
 
 
 def test_every_kind_of_method_in_one_run(here: Path) -> None:
-    names = ["vcl", "ewc", "si", "lp", "map", "mle"]
-    result = call(smoke(f"--method {','.join(names)} --out out"))
+    chosen = ["vcl", "ewc", "si", "lp", "map", "mle"]
+    result = call(smoke(f"--method {','.join(chosen)} --out out"))
     assert result.exit_code == 0, result.exception
-    assert sorted(content(here / "out")) == FILES
-    rows = read_csv(here / "out" / "rows.csv")
-    assert methods(rows) == names
+    assert names(here / "out" / "split-digits") == SHOWN
+    rows = shown_rows(here / "out")
+    assert methods(rows) == chosen
     assert set(Counter(row.method for row in rows).values()) == {2 * 3 * 4}  # seeds x T (T + 1) / 2 x metrics
     assert all(-5 < row.value < 0 for row in rows if row.metric == "log predictive")
     table = (here / "out" / "table.md").read_text()
-    assert [name for name in names if table.count(f"\n| {name} | ") != 1] == []
-    about = json.loads((here / "out" / "run.json").read_text())
-    assert (about["grid"], about["settings_of"]) == ({}, {name: {} for name in names})
+    assert [name for name in chosen if table.count(f"\n| {name} | ") != 1] == []
+    for name in chosen:
+        about = known(here / "out", f"split-digits-{name}")
+        assert (about["grid"], about["changes"]) == (False, [])
 
 
 def test_a_grid_is_one_stack_with_a_line_for_each_lambda(here: Path) -> None:
@@ -180,43 +227,50 @@ def test_a_grid_is_one_stack_with_a_line_for_each_lambda(here: Path) -> None:
     result = call(line)
     assert result.exit_code == 0, result.exception
     out = here / "out"
-    assert sorted(content(out)) == sorted([*FILES, "lambda.png", "lambda.svg"])
-    rows = read_csv(out / "rows.csv")
+    assert names(out / "permuted-digits") == sorted([*SHOWN, "lambda.png", "lambda.svg"])
+    rows = shown_rows(out, "permuted-digits")
     assert Counter((row.method, row.seed) for row in rows) == {
         (name, seed): 3 * 4 for name in ("ewc lambda=1", "ewc lambda=10", "vcl") for seed in range(3)
     }
     assert final(rows, "ewc lambda=1") != final(rows, "ewc lambda=10")
-    assert json.loads((out / "run.json").read_text())["grid"] == {"ewc": [1.0, 10.0]}
+    about = known(out, "permuted-digits-ewc")
+    assert about["grid"] is True
+    assert about["runs"] == [[lam, seed] for lam in (1.0, 10.0) for seed in range(3)]
     table = (out / "table.md").read_text()
     assert [table.count(f"\n| {name} | ") for name in ("ewc lambda=1", "ewc lambda=10", "vcl", "ewc")] == [1, 1, 1, 0]
     last = next(line for line in result.output.splitlines() if line.startswith("ewc: task 2 of 2 (permutation 2)"))
     assert last.endswith(", the best of 2")
     assert " ewc λ=10 " in result.output
-    assert "figure out/lambda.png" in result.output
+    assert "figure out/permuted-digits/average-accuracy.png" in result.output
+    best = max((1, 10), key=lambda lam: final(rows, f"ewc lambda={lam}")["average accuracy"].mean)
+    said = f"ewc: lambda={best} is best, "
+    assert said in result.output
+    assert said in table
 
 
 def test_a_grid_of_one_needs_no_picture_of_itself(here: Path) -> None:
     assert call(smoke("--method si --grid lambda=0.5 --out out")).exit_code == 0
-    assert sorted(content(here / "out")) == FILES
-    assert methods(read_csv(here / "out" / "rows.csv")) == ["si lambda=0.5"]
+    assert names(here / "out" / "split-digits") == SHOWN
+    assert methods(shown_rows(here / "out")) == ["si lambda=0.5"]
+    assert "is best" not in (here / "out" / "table.md").read_text()
 
 
 def test_split_with_one_head_is_over_all_ten_classes(here: Path) -> None:
-    names = ["ewc", "si", "lp", "map"]
-    result = call(smoke(f"--method {','.join(names)} --set heads=single --out out"))
+    chosen = ["ewc", "si", "lp", "map"]
+    result = call(smoke(f"--method {','.join(chosen)} --set heads=single --out out"))
     assert result.exit_code == 0, result.exception
-    rows = read_csv(here / "out" / "rows.csv")
-    assert methods(rows) == names
-    assert json.loads((here / "out" / "run.json").read_text())["settings"]["heads"] == "single"
+    rows = shown_rows(here / "out")
+    assert methods(rows) == chosen
+    assert known(here / "out", "split-digits-ewc")["description"]["stream"]["heads"] == "single"
     # Two epochs teach little: a guess of one in ten has -2.30 nats, one of two would have -0.69.
-    assert all(-3 < final(rows, name)["log predictive"].mean < -1.5 for name in names)
+    assert all(-3 < final(rows, name)["log predictive"].mean < -1.5 for name in chosen)
 
 
 @pytest.mark.parametrize("rest", ["--method adf", "--method smc --set hidden=4 --set particles=50"])
 def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
     result = call(smoke(f"{rest} --out out"))
     assert result.exit_code == 0, result.exception
-    rows = read_csv(here / "out" / "rows.csv")
+    rows = shown_rows(here / "out")
     assert len(rows) == 2 * 3 * 4
     # Measured: 94 % and 98 %; chance is 50 %.
     assert final(rows, rest.split()[1])["average accuracy"].mean > 0.8
@@ -235,7 +289,7 @@ def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
         (smoke("--set epoch=3"), "unknown setting 'epoch': did you mean 'epochs'?"),
         (smoke("--set epochs=few"), "setting epochs takes a whole number, not 'few'"),
         (smoke("--set epochs=0"), "epochs is 0; give at least 1"),
-        (smoke("--set tasks=6"), "tasks is 6; ten classes make at most 5 pairs"),
+        (smoke("--set tasks=6"), "tasks is 6; 10 classes make at most 5 tasks of 2: give fewer tasks"),
         (smoke("--seeds 0"), "--seeds is 0; give at least 1"),
         (smoke("--device gpu"), "unknown device 'gpu'"),
         (smoke("--fallback permuted-digit"), "unknown experiment 'permuted-digit': did you mean 'permuted-digits'?"),
@@ -248,7 +302,10 @@ def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
         (smoke("--method smc --set hidden=4 --set particles=1"), "particles is 1; give at least 2"),
         (smoke("--method smc --set hidden=4 --set particles=19"), "or take more particles"),
         (smoke("--method ewc --grid 1,10"), "--grid '1,10' is not of the form lambda=1,10,100 or lambda=paper"),
-        (smoke("--method ewc --grid lambda=-1"), "lambda is -1 in --grid; give numbers from 0"),
+        (
+            smoke("--method ewc --grid lambda=-1"),
+            "lambda is -1 in --grid; give a number from 0 (which forgets) to 1e+12.",
+        ),
         (smoke("--method ewc --grid lambda=paper"), "the paper has no grid of lambda for ewc on split-digits"),
         (smoke("--method ewc --grid lambda=1,2 --set lambda=3"), "both --grid lambda=… and --set lambda=… were given"),
         (smoke("--method vcl --grid lambda=1"), "none of vcl takes a lambda"),
@@ -259,7 +316,7 @@ def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
         (smoke("--method si --set damping=1e-300"), "damping is 1e-300; give a number from 1e-12 to 1e+06."),
         (smoke("--method ewc --set lambda=1e30"), "lambda is 1e+30; give a number from 0 (which forgets) to 1e+12."),
         (smoke("--set heads=two"), "unknown heads 'two': Accepted: multi, single."),
-        ("run permuted-digits --preset smoke --set heads=multi", "heads is multi; every task of a permuted stream"),
+        ("run permuted-digits --preset smoke --set heads=multi", "unknown setting 'heads': did you mean"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(here: Path, line: str, message: str) -> None:
@@ -273,7 +330,7 @@ def test_a_coreset_that_is_too_large_is_refused_before_any_training(monkeypatch:
     def never(*_: object) -> Iterator[FinishedTask]:
         pytest.fail("training started")
 
-    monkeypatch.setattr(session, "run_method", never)
+    monkeypatch.setattr(compute, "run_method", never)
     # Plain vcl, which needs no coreset, would have been trained first.
     assert "give a size from 1 to" in fault(smoke("--method vcl,vcl-kcenter --set coreset=100000 --out out"))
 
@@ -285,7 +342,7 @@ def test_cuda_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_out_under_a_file(here: Path) -> None:
     (here / "file").write_text("precious")
-    assert "cannot write to file/out (Not a directory); give --out" in fault(smoke("--out file/out"))
+    assert "cannot make file/out (Not a directory); give --out" in fault(smoke("--out file/out"))
     assert (here / "file").read_text() == "precious"
 
 
@@ -294,7 +351,7 @@ def test_out_where_one_may_not_write(here: Path, monkeypatch: pytest.MonkeyPatch
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    assert "cannot write to out (Permission denied); give --out" in fault(smoke("--out out"))
+    assert "cannot make out (Permission denied); give --out" in fault(smoke("--out out"))
 
 
 def test_missing_data_says_what_to_do_and_leaves_nothing(here: Path) -> None:
@@ -308,10 +365,10 @@ def test_missing_data_says_what_to_do_and_leaves_nothing(here: Path) -> None:
 def test_the_fallback_is_run_where_data_is_missing(here: Path) -> None:
     result = call("run split-mnist --preset smoke --method mle --fallback split-digits --out out")
     assert result.exit_code == 0, result.exception
-    (told,) = [line for line in result.output.splitlines() if "cannot be had" in line]
-    assert told.startswith("mnist cannot be had, so split-digits is run instead: mnist is in none of ")
-    about = json.loads((here / "out" / "run.json").read_text())
-    assert (about["experiment"], about["data"]["name"]) == ("split-digits", "digits")
+    (told,) = [line for line in result.output.splitlines() if "is unavailable" in line]
+    assert told.startswith("mnist is unavailable, so split-digits is run instead: mnist is in none of ")
+    about = known(here / "out", "split-digits-mle")
+    assert (about["experiment"], about["dataset"]) == ("split-digits", "digits")
 
 
 def test_non_finite_training_names_task_epoch_and_cause_and_leaves_nothing(here: Path) -> None:
@@ -328,12 +385,13 @@ def test_what_was_finished_before_a_failure_is_kept(here: Path) -> None:
     # One step of maximum likelihood ends at huge but finite weights; the variational fit's variances overflow.
     result = call(smoke("--method mle,vcl --set epochs=1 --set lr=1e15 --out out"))
     assert isinstance(result.exception, NonFiniteError)
-    rows = read_csv(here / "out" / "rows.csv")
-    assert {row.method for row in rows} == {"mle"}
-    assert len(rows) == 2 * 3 * 4
-    about = json.loads((here / "out" / "run.json").read_text())
-    assert about["methods"] == ["mle", "vcl"]
-    assert "finished" not in about
+    folder = part_folder(here / "out", "split-digits-mle")
+    assert len(read_csv(folder / "rows.csv")) == 2 * 3 * 4
+    assert known(here / "out", "split-digits-mle")["finished"] is True
+    assert names(here / "out" / "parts") == [folder.name], "and nothing of what failed"
+    result = call("show out")
+    assert result.exit_code == 0, result.exception
+    assert methods(shown_rows(here / "out")) == ["mle"]
 
 
 def test_predictions_that_are_not_finite_are_never_an_accuracy(here: Path) -> None:
@@ -356,16 +414,23 @@ def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_ctrl_c_keeps_what_was_finished(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [Row("vcl", 0, 1, 1, "accuracy", 0.5)]
+    kept: list[FinishedTask] = []
 
-    def interrupted(*_: object, **__: object) -> Iterator[FinishedTask]:
-        yield FinishedTask("vcl", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)
+    def interrupted(*given: Any, **named: Any) -> Iterator[FinishedTask]:
+        kept.append(next(run_method(*given, **named)))
+        yield kept[0]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "run_method", interrupted)
-    assert through_main(smoke("--out out"), monkeypatch) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(compute, "run_method", interrupted)
+        assert through_main(smoke("--out out"), patch) == 130
     assert capsys.readouterr().err == f"vcl: {STOPPED}\n"
-    assert read_csv(here / "out" / "rows.csv") == rows
+    assert read_csv(part_folder(here / "out", "split-digits-vcl") / "rows.csv") == kept[0].rows
+    # As was said, the same command continues after it.
+    result = call(smoke("--out out"))
+    assert result.exit_code == 0, result.exception
+    assert "vcl: continues after task 1\n" in result.output
+    assert shown_rows(here / "out")[:8] == kept[0].rows
 
 
 @pytest.mark.parametrize(
@@ -392,7 +457,7 @@ def test_what_nobody_foresaw_of_memory_and_files_is_one_sentence(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(session, "run_methods", fail)
+    monkeypatch.setattr(compute, "compute_all", fail)
     assert through_main(smoke("--out out"), monkeypatch) == 1
     told = capsys.readouterr().err
     assert told.startswith(f"vcl: {said}")
@@ -404,7 +469,7 @@ def test_a_fault_of_the_program_itself_is_not_hidden(here: Path, monkeypatch: py
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("shapes differ")
 
-    monkeypatch.setattr(session, "run_methods", fail)
+    monkeypatch.setattr(compute, "compute_all", fail)
     monkeypatch.setattr(sys, "argv", ["vcl", *shlex.split(smoke("--out out"))])
     with pytest.raises(RuntimeError, match="shapes differ"):
         cli.main()
@@ -436,8 +501,10 @@ def test_a_process_that_fails_says_one_line_and_exits_with_1(here: Path, line: s
 def test_a_process_writes_down_its_command(here: Path) -> None:
     ended = process(smoke("--method mle --out 'my results'"), here)
     assert (ended.returncode, ended.stderr) == (0, "")
-    about = json.loads((here / "my results" / "run.json").read_text())
-    assert about["command"] == "vcl run split-digits --preset smoke --device cpu --method mle"
+    assert (
+        known(here / "my results", "split-digits-mle")["command"]
+        == "vcl run split-digits --preset smoke --device cpu --method mle"
+    )
 
 
 def test_the_command_line_is_light_to_import() -> None:
@@ -500,7 +567,7 @@ def test_dry_run_refuses_what_a_run_would(here: Path) -> None:
     ],
 )
 def test_the_command_that_is_kept_names_no_folder_of_this_machine(words: str, kept: str) -> None:
-    from vcl.lab.session import command
+    from vcl.lab.provenance import command
 
     assert command(words.split()) == kept
 

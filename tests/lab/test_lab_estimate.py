@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -11,29 +10,32 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab.estimate import TRIAL, check_methods, estimate, fits, show_estimate
-from vcl.lab.largest import engines
-from vcl.lab.methods import method
+from vcl.lab.largest import engine_of
 from vcl.lab.plan import Plan, make_plan
-from vcl.lab.settings import Settings
+from vcl.lab.registry import method
+from vcl.lab.settings import with_values
 from vcl.projections import MomentMatching
+from vcl.recursion import Method
 
 # Tasks of 100 examples in batches of 32, coresets of 10 a task all at once.
-PER_HEAD = Settings(
-    tasks=3,
-    hidden=(4,),
-    epochs=2,
-    batch=32,
-    coreset=10,
-    coreset_epochs=5,
-    coreset_batch=None,
-    predictive="per-head",
-)
+PER_HEAD = {
+    "epochs": 2,
+    "batch": 32,
+    "coreset": 10,
+    "coreset_epochs": 5,
+    "coreset_batch": None,
+    "predictive": "per-head",
+}
 SIZES = [100, 100, 100]
 
 
+def built(name: str, **changes: Any) -> Method[Any]:
+    entry = method(name)
+    return entry.build(with_values(entry.settings(), {**PER_HEAD, **changes}))
+
+
 def counted(name: str, predictive: str) -> tuple[Counter[tuple[int, bool]], int]:
-    settings = Settings(**{**vars(PER_HEAD), "predictive": predictive})
-    made = fits(method(name).build(settings), SIZES)
+    made = fits(built(name, predictive=predictive), SIZES)
     return Counter((fit.examples, fit.first) for fit in made), sum(fit.steps for fit in made)
 
 
@@ -75,7 +77,7 @@ def test_a_budget_is_shared_between_tasks_and_what_leaves_is_fitted() -> None:
 
 
 def test_tasks_may_differ_in_size() -> None:
-    made = fits(method("vcl").build(PER_HEAD), [100, 20])
+    made = fits(built("vcl"), [100, 20])
     assert [(fit.examples, fit.batch, fit.steps) for fit in made] == [(100, 32, 8), (20, 20, 2)]
 
 
@@ -89,11 +91,11 @@ def test_the_quadratic_methods_have_one_fit_a_task(name: str) -> None:
 
 
 def test_a_method_that_does_not_climb_takes_each_example_as_a_step() -> None:
-    adf = fits(method("adf").build(PER_HEAD), SIZES, climbs=False)
+    adf = fits(built("adf"), SIZES)
     assert [(fit.examples, fit.batch, fit.steps) for fit in adf] == [(100, 1, 100)] * 3
-    adf = fits(method("adf").build(replace(PER_HEAD, filter_batch=30)), [100, 20], climbs=False)
+    adf = fits(built("adf", filter_batch=30), [100, 20])
     assert [(fit.examples, fit.batch, fit.steps) for fit in adf] == [(100, 30, 4), (20, 20, 1)]
-    smc = fits(method("smc").build(PER_HEAD), SIZES, climbs=False)
+    smc = fits(built("smc"), SIZES)
     assert [(fit.examples, fit.batch, fit.steps) for fit in smc] == [(100, 1, 100)] * 3
 
 
@@ -173,7 +175,12 @@ def test_show_estimate_prints_plan_time_and_memory() -> None:
     show_estimate(smoke("vcl,mle"), images(), Console(file=out, width=100))
     text = out.getvalue()
     assert "split-digits, preset smoke, 2 seeds stacked, on cpu" in text
-    assert "tasks=2, hidden=(16,), epochs=2" in text
+    assert "stream: tasks=2, classes=2, pairing=neighbours, heads=multi, order=none" in text
+    assert "network: hidden=16, prior_var=1" in text
+    assert "prediction: predict_draws=3" in text
+    assert "run: seeds=2, matmul=float32" in text
+    assert "vcl: epochs=2, batch=none, lr=0.005, schedule=constant, average=0, draws=2, estimator=local" in text
+    assert "mle: epochs=2, batch=none" in text
     assert "GB" in text
     assert " s " in text
     assert "No results were made or" in text
@@ -191,4 +198,25 @@ def test_the_engine_of_each_method_is_named() -> None:
 def test_a_coreset_that_another_engine_fits_is_named_beside() -> None:
     # Images of several tasks have encoders of their own, which no one chain is.
     plan = make_plan("generative-digits", "vcl,vcl-random", "smoke", None, "cpu", ["coreset=2"])
-    assert engines(plan, images()) == {"vcl": "layered/torch", "vcl-random": "layered/torch; coreset: general/torch"}
+    assert {entry.name: engine_of(plan, entry, images()) for entry in plan.methods} == {
+        "vcl": "layered/torch",
+        "vcl-random": "layered/torch; coreset: general/torch",
+    }
+
+
+def test_an_experiment_that_makes_its_data_is_estimated_too() -> None:
+    plan = make_plan("sine", "vcl,mle", "smoke", None, "cpu")
+    check_methods(plan, None)
+    vcl, mle = estimate(plan, None)
+    assert (vcl.steps, mle.steps) == (4, 4)  # two tasks of 20 in a batch, 2 epochs
+    assert vcl.seconds > 0
+    assert 0 < vcl.gigabytes < 0.1
+    assert vcl.engine == "layered/torch"
+
+
+def test_a_convolutional_network_is_estimated_too() -> None:
+    plan = make_plan("split-mnist-conv", "vcl,ewc", "smoke", None, "cpu", dataset="digits")
+    check_methods(plan, images(train=200))
+    found = estimate(plan, images(train=200))
+    assert [each.engine for each in found] == ["general/torch"] * 2
+    assert all(0 < each.gigabytes < 0.1 for each in found)

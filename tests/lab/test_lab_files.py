@@ -18,17 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_made import alone, call, fault, one_seed
+from lab_made import alone, call, fault, files_under, part_folder, shown_rows
 
 from vcl.errors import VclError
 from vcl.lab import claim
-from vcl.lab.claim import MARKER, Claim
+from vcl.lab.claim import MARKER, Claim, claimed
 from vcl.lab.cli import STOPPED
-from vcl.lab.folder import RunFolder, new_under, write_new
+from vcl.lab.folder import new_under, results_folder, write_new
 from vcl.lab.results import read_csv
 
 FORK = multiprocessing.get_context("fork")
 TAKEN = "another vcl is at work in"
+
+
+PART = "split-digits-mle"
 
 
 def names(folder: Path) -> list[str]:
@@ -74,18 +77,16 @@ def test_of_several_that_want_a_folder_at_once_one_gets_it(tmp_path: Path) -> No
     kept = []
 
     def want(number: int) -> str:
-        folder = RunFolder(tmp_path / "deep" / str(number))
         try:
-            folder.create()
+            kept.append(Claim(tmp_path / "deep" / str(number)))  # until the process ends
         except VclError as error:
             return str(error)
-        kept.append(folder)  # until the process ends
         return "mine"
 
     for number, said in enumerate(rivals(want)):
         assert said.count("mine") == 1
         assert [each for each in said if each != "mine" and not each.startswith(TAKEN)] == []
-        assert names(tmp_path / "deep" / str(number)) == ["rows.csv"]
+        assert names(tmp_path / "deep" / str(number)) == []
 
 
 def test_without_locks_one_gets_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +108,7 @@ def test_without_locks_one_gets_it_too(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_those_that_name_no_folder_get_one_each(tmp_path: Path) -> None:
     def want(number: int) -> str:
-        folder = new_under(tmp_path / "runs", str(number))
-        folder.create()
-        return folder.path.name
+        return new_under(tmp_path / "runs", str(number)).name
 
     for number, said in enumerate(rivals(want)):
         assert sorted(said) == [str(number), f"{number}-1", f"{number}-2", f"{number}-3"]
@@ -131,13 +130,12 @@ def test_of_several_that_write_a_file_at_once_one_does(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_use_is_refused_and_free_again_at_the_end(tmp_path: Path) -> None:
-    first, second = RunFolder(tmp_path / "out"), RunFolder(tmp_path / "out")
-    first.create()
-    with pytest.raises(VclError, match=rf"^{TAKEN} {tmp_path / 'out'}; wait for it, or give --out another folder"):
-        second.create()
-    assert names(tmp_path / "out") == ["rows.csv"]
-    first.drop_if_bare()
-    second.create()
+    wanted = rf"^{TAKEN} {tmp_path / 'out'}; wait for it, or give --out another folder\. Nothing was changed\.$"
+    with claimed(tmp_path / "out"), pytest.raises(VclError, match=wanted), claimed(tmp_path / "out"):
+        pytest.fail("two had it")
+    assert names(tmp_path / "out") == []
+    with claimed(tmp_path / "out"):
+        pass
 
 
 @pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
@@ -148,12 +146,32 @@ def test_a_marker_is_made_where_a_folder_cannot_be_locked_and_goes_at_the_end(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(claim.LOCKS, "flock", refuse)
-    folder = RunFolder(tmp_path)
-    folder.create()
-    assert names(tmp_path) == [MARKER, "rows.csv"]
-    folder.add(one_seed())
-    folder.drop_if_bare()
+    with claimed(tmp_path):
+        assert names(tmp_path) == [MARKER]
+        (tmp_path / "rows.csv").write_text("")
     assert names(tmp_path) == ["rows.csv"]
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_part_at_work_is_left_alone_by_a_command_that_ends_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: bool
+) -> None:
+    """Of the other command there is no row yet; only what nobody works at is removed."""
+    if not locked:
+        monkeypatch.setattr(claim, "LOCKS", None)
+    work, left = (tmp_path / "out" / "parts" / name for name in ("at-work", "left-behind"))
+    for folder in (work, left):
+        folder.mkdir(parents=True)
+        (folder / "part.json").write_text('{"finished": false}')
+    (left / ".rows.csv.k2b_x.tmp").write_text("meth")
+    with claimed(work):
+        with pytest.raises(VclError, match="no"), results_folder(tmp_path / "out"):
+            raise VclError("no")
+        assert (work / "part.json").exists()
+    assert not left.exists()
+    with results_folder(tmp_path / "out"):
+        pass
+    assert names(tmp_path / "out") == []
 
 
 # Stopped and killed.
@@ -180,9 +198,14 @@ def test_a_run_that_ends_before_its_first_row_is_not_in_the_way(here: Path) -> N
     try:
         for kind, process in running.items():
             until = time.monotonic() + 60
-            while not (outs[kind] / "run.json").exists() and time.monotonic() < until:
+            while not list(outs[kind].glob("parts/*/part.json")) and time.monotonic() < until:
                 time.sleep(0.05)
-            assert fault(smoke(f"--out {outs[kind]}")).startswith(f"{TAKEN} {outs[kind]};")
+            part = part_folder(outs[kind], PART)
+            before = files_under(outs[kind])
+            said = fault(smoke(f"--set epochs=1000000 --out {outs[kind]}"))
+            assert said.startswith(f"{TAKEN} {part};")
+            assert said.endswith("Nothing was changed.")
+            assert files_under(outs[kind]) == before
             process.send_signal(kind)
         ends = {kind: (*process.communicate(timeout=60), process.returncode) for kind, process in running.items()}
     finally:
@@ -195,56 +218,58 @@ def test_a_run_that_ends_before_its_first_row_is_not_in_the_way(here: Path) -> N
             code,
         )
         assert not outs[kind].exists()
-    assert names(outs[signal.SIGKILL]) == ["rows.csv", "run.json"]
+    assert names(part_folder(outs[signal.SIGKILL], PART)) == ["part.json"]
     for out in outs.values():
         result = call(smoke(f"--out {out}"))
         assert result.exit_code == 0, result.exception
-        assert len(read_csv(out / "rows.csv")) == 2 * 3 * 4
+        assert len(shown_rows(out)) == 2 * 3 * 4
+        assert len(list((out / "parts").iterdir())) == 1, "what the killed one left without rows is gone"
 
 
-def left_behind(folder: Path) -> None:
-    """What a killed sweep leaves that had no rows yet."""
-    RunFolder(folder).create()
-    (folder / "run.json").write_text('{\n  "command": "vcl sweep split-digits"\n}\n')
-    (folder / ".rows.csv.k2b_x").write_text("meth")
-    (folder / ".run.json.abc").write_text("")
-    RunFolder(folder / "validation").create()
-    (folder / "validation" / ".rows.csv.zzz").write_text("")
+def left_behind(out: Path) -> None:
+    """What a killed run leaves that had no rows yet."""
+    for name in ("split-digits-mle-0123456789ab", "split-digits-vcl-0123456789ab"):
+        with claimed(out / "parts" / name):
+            (out / "parts" / name / "part.json").write_text('{\n "finished": false\n}\n')
+            (out / "parts" / name / ".rows.csv.k2b_x.tmp").write_text("meth")
+            (out / "parts" / name / ".part.json.abc.tmp").write_text("")
 
 
 def test_what_a_killed_run_left_makes_way(tmp_path: Path) -> None:
     in_child(lambda: left_behind(tmp_path))
-    RunFolder(tmp_path).create()
-    assert names(tmp_path) == ["rows.csv"]
+    with results_folder(tmp_path):
+        pass
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("thesis.txt", "precious"),
-        ("rows.csv", "precious"),
-        ("run.json", "{}"),
-        ("run.json", "precious"),
         (".hidden", "precious"),
-        ("validation/rows.csv", "precious"),
-        ("validation/thesis.txt", "precious"),
-        ("other/rows.csv", ""),
+        ("parts/thesis.txt", "precious"),
+        ("parts/split-digits-mle-0123456789ab/rows.csv", "precious"),
+        ("parts/split-digits-mle-0123456789ab/.hidden", "precious"),
+        ("parts/split-digits-mle-0123456789ab/part.json", "precious"),
+        ("parts/split-digits-mle-0123456789ab/part.json", '{"finished": true}'),
+        ("parts/other/rows.csv", ""),
     ],
 )
 def test_what_is_anybody_elses_never_makes_way(tmp_path: Path, name: str, content: str) -> None:
     in_child(lambda: left_behind(tmp_path))
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(content)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(VclError, match="already holds results"):
-        RunFolder(tmp_path).create()
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    with results_folder(tmp_path):
+        pass
+    assert files_under(tmp_path)[name] == content.encode()
+    assert [each for each in files_under(tmp_path) if "split-digits-vcl" in each] == []
 
 
-def test_a_run_json_without_rows_is_not_ours(tmp_path: Path) -> None:
+def test_a_folder_without_parts_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"command": "vcl run"}')
-    with pytest.raises(VclError, match="already holds results"):
-        RunFolder(tmp_path).create()
+    with pytest.raises(VclError, match="already holds files"), results_folder(tmp_path):
+        pytest.fail("it was taken")
+    assert files_under(tmp_path) == {"run.json": b'{"command": "vcl run"}'}
 
 
 def in_child(work: Any) -> None:
@@ -269,12 +294,18 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 def test_a_figure_that_cannot_be_written_is_one_sentence_and_leaves_no_half(here: Path) -> None:
-    with files_of_at_most(8_000):
-        said = fault(smoke("--out out"))
-    assert said == "cannot write to out (File too large); give --out a folder that you may write."
+    with files_of_at_most(12_000):
+        said = fault(smoke("--set hidden=4 --out out"))
+    assert said == "cannot write to out/split-digits (File too large); give --out a folder that you may write."
     # The rows are small enough, and no part of a picture is there.
-    assert names(here / "out") == ["rows.csv", "run.json", "table.md"]
-    assert len(read_csv(here / "out" / "rows.csv")) == 2 * 3 * 4
+    assert names(here / "out" / "split-digits") == ["rows.csv"]
+    assert len(shown_rows(here / "out")) == 2 * 3 * 4
+    assert len(read_csv(part_folder(here / "out", PART) / "rows.csv")) == 2 * 3 * 4
+    result = call("show out")
+    assert result.exit_code == 0, result.exception
+    assert names(here / "out" / "split-digits") == [
+        "accuracy-by-task.png", "accuracy-by-task.svg", "average-accuracy.png", "average-accuracy.svg", "rows.csv"
+    ]  # fmt: skip
 
 
 def test_a_sweep_and_an_item_of_the_paper_keep_the_same_rule(here: Path) -> None:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import re
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_made import images
+from lab_made import graded, images
+from rich.console import Console
 
 from vcl.errors import VclError
+from vcl.fitting.loop import Ascent
 from vcl.lab.datasets import load
-from vcl.lab.discriminative import DISCRIMINATIVE
-from vcl.lab.experiments import EXPERIMENTS, experiment
-from vcl.lab.kind import Run
-from vcl.lab.methods import METHODS, method
+from vcl.lab.estimate import PlannedFit
+from vcl.lab.evaluation import Run
+from vcl.lab.experiments import EXPERIMENTS
+from vcl.lab.identity import described, description
+from vcl.lab.methods.networks import METHODS
 from vcl.lab.plan import Plan, make_plan
+from vcl.lab.registry import experiment, method
 from vcl.lab.results import Row
 from vcl.lab.runner import run_method
-from vcl.lab.session import describe
+from vcl.lab.settings import values_of
+from vcl.lab.show import Group, show_groups
 from vcl.lab.streams import Arrays, arrays
+from vcl.ops.rng import Rng
 
 TAKERS = ("map", "lp", "ewc", "si")
 
@@ -36,7 +43,8 @@ def plan(
 
 
 def settings(made: Plan, name: str, *keys: str) -> tuple[Any, ...]:
-    return tuple(getattr(made.settings_of(method(name)), key) for key in keys)
+    found = values_of(made.settings_of(method(name)))
+    return tuple(found.get(key) for key in keys)
 
 
 # The runs of a stack.
@@ -56,7 +64,17 @@ def test_every_lambda_is_run_with_every_seed() -> None:
 
 
 def test_without_a_grid_a_run_goes_by_its_method() -> None:
-    assert plan("ewc").runs(method("ewc")) == (Run("ewc", 0, None), Run("ewc", 1, None))
+    assert plan("vcl").runs(method("vcl")) == (Run("vcl", 0, None), Run("vcl", 1, None))
+    # Its lambda is known all the same, so that a grid finds what was computed without one.
+    assert plan("ewc").runs(method("ewc")) == (Run("ewc", 0, 100.0), Run("ewc", 1, 100.0))
+    assert plan("ewc", changes=("lambda=3",)).runs(method("ewc")) == (Run("ewc", 0, 3.0), Run("ewc", 1, 3.0))
+
+
+def test_a_method_is_built_for_some_of_its_runs() -> None:
+    made = plan("ewc", "lambda=1,10")
+    runs = made.runs(method("ewc"))
+    assert made.build(method("ewc"), runs[1:]).project.lam == (1.0, 10.0, 10.0)
+    assert made.build(method("ewc"), runs[2:]).project.lam == 10.0
 
 
 def test_two_lambdas_that_are_nearly_alike_have_labels_of_their_own() -> None:
@@ -81,7 +99,13 @@ def test_a_grid_leaves_methods_without_a_lambda_alone() -> None:
 
 def test_who_takes_a_lambda() -> None:
     assert tuple(entry.name for entry in METHODS if entry.takes_lambda) == TAKERS
-    assert [entry.name for entry in METHODS if not entry.climbs] == ["adf", "smc"]
+
+
+def test_which_methods_do_not_climb() -> None:
+    projections = {entry.name: entry.build(entry.settings()).project for entry in METHODS}
+    wanted = ["adf", "smc"]
+    assert [name for name, each in projections.items() if not PlannedFit(each, 1, True).climbs] == wanted
+    assert [name for name, each in projections.items() if not isinstance(getattr(each, "ascent", 0), Ascent)] == wanted
 
 
 def test_the_paper_grids_hold_the_lambdas_that_the_paper_chose() -> None:
@@ -92,8 +116,8 @@ def test_the_paper_grids_hold_the_lambdas_that_the_paper_chose() -> None:
             assert made.grid == each.grids
             for name, lams in made.grid.items():
                 seen += 1
-                if each.kind is DISCRIMINATIVE:  # the paper does not say which it chose for its generators
-                    assert each.overrides["paper"][name]["lam"] in lams
+                if each.models == "networks":  # the paper does not say which it chose for its generators
+                    assert each.presets["paper"].own[name]["lam"] in lams
     assert seen == 21  # Permuted MNIST, Split MNIST and both sizes of notMNIST; three generative streams
 
 
@@ -103,10 +127,10 @@ def test_the_paper_grids_hold_the_lambdas_that_the_paper_chose() -> None:
 def test_the_baselines_of_the_paper_have_settings_of_their_own() -> None:
     made = plan("vcl,ewc,lp,si,map,mle")
     keys = ("lam", "epochs", "batch", "fisher_samples", "damping")
-    assert settings(made, "ewc", *keys) == (100.0, 20, 200, 600, 1e-3)
-    assert settings(made, "lp", *keys) == (0.1, 20, 200, 200, 1e-3)
+    assert settings(made, "ewc", *keys) == (100.0, 20, 200, 600, None)
+    assert settings(made, "lp", *keys) == (0.1, 20, 200, 200, None)
     assert settings(made, "si", *keys) == (0.5, 20, 256, None, 0.1)
-    assert settings(made, "map", *keys) == (1.0, 20, 200, None, 1e-3)
+    assert settings(made, "map", *keys) == (1.0, 20, 200, None, None)
     assert settings(made, "mle", "epochs", "batch") == (20, 200)
     assert settings(made, "vcl", "epochs", "batch") == (100, 256)
     built = made.build(method("ewc"))
@@ -129,37 +153,51 @@ def test_a_lambda_of_the_user_is_for_all_that_take_one(key: str) -> None:
 
 def test_the_number_of_seeds_is_the_same_for_every_method() -> None:
     made = plan("vcl,ewc", seeds=4)
-    assert settings(made, "vcl", "seeds") == settings(made, "ewc", "seeds") == (4,)
+    assert made.setup.run.seeds == 4
+    assert [run.seed for run in made.runs(method("vcl"))] == [run.seed for run in made.runs(method("ewc"))]
+    assert made.seeds == (0, 1, 2, 3)
 
 
 def test_the_description_holds_what_each_method_does_differently() -> None:
-    about = describe(plan("vcl,ewc,si", "lambda=1,10", ("batch=50",)), "nowhere", images())
-    assert about["settings"]["epochs"] == 100
-    assert about["settings_of"] == {
-        "vcl": {},
-        "ewc": {"epochs": 20, "lam": 100.0, "fisher_samples": 600},
-        "si": {"epochs": 20, "lam": 0.5, "damping": 0.1},
+    made = plan("vcl,ewc,si", "lambda=1,10", ("batch=50",))
+    found = {
+        entry.name: described(description(made, entry, "nowhere", {}))["method"]["settings"] for entry in made.methods
     }
-    assert json.loads(json.dumps(about))["grid"] == {"ewc": [1.0, 10.0], "si": [1.0, 10.0]}
+    assert found["vcl"]["epochs"] == 100
+    shared = {"batch": 50, "lr": 1e-3, "schedule": "constant", "init_sd": 0.1}
+    point = shared | {"epochs": 20, "average": 0.0}
+    assert found["ewc"] == point | {"fisher": "empirical", "fisher_samples": 600, "anchor": "own"}
+    assert found["si"] == shared | {"epochs": 20, "damping": 0.1}
+    assert made.grid == {"ewc": (1.0, 10.0), "si": (1.0, 10.0)}
 
 
 # The paper's numbers.
 
 
-def test_of_a_grid_only_the_lambda_of_the_paper_has_its_number() -> None:
-    numbers = plan("ewc,si,map,vcl", "lambda=0.5,10,100").paper()
-    with_lambda = {name: number for name, number in numbers.items() if "lambda" in name}
-    assert with_lambda == {"ewc lambda=100": 84.0, "si lambda=0.5": 86.0}
-    assert numbers["vcl"] == 90.0
+def papers_column(name: str, labels: list[str], folder: Path, **given: Any) -> dict[str, str]:
+    """What stands in the table's column of the paper, by label."""
+    chosen = experiment(name)
+    rows = [row for label in labels for row in graded(label, {0: 0.5, 1: 0.6})]
+    group = Group("all", chosen, "a title", rows, ["a", "b"], **{"paper": chosen.paper, **given})
+    show_groups([group], folder, Console(file=StringIO()))
+    lines = [line.strip("| ").split(" | ") for line in (folder / "table.md").read_text().splitlines()]
+    return {line[0]: line[2] for line in lines if line[0] in labels}
 
 
-def test_a_grid_without_the_lambda_of_the_paper_has_no_number() -> None:
-    assert [name for name in plan("ewc", "lambda=1,10").paper() if "lambda" in name] == []
-    assert [name for name in plan("ewc", "lambda=100", name="permuted-digits").paper() if "ewc" in name] == []
+def test_of_a_grid_only_the_lambda_of_the_paper_has_its_number(tmp_path: Path) -> None:
+    labels = ["vcl", "ewc lambda=0.5", "ewc lambda=100", "si lambda=0.5", "si lambda=10", "map lambda=100"]
+    assert papers_column("permuted-mnist", labels, tmp_path) == dict.fromkeys(labels, "-") | {
+        "vcl": "90.0", "ewc lambda=100": "84.0", "si lambda=0.5": "86.0"
+    }  # fmt: skip
 
 
-def test_without_a_grid_the_numbers_are_by_method() -> None:
-    assert plan("ewc").paper() == experiment("permuted-mnist").paper
+def test_an_experiment_that_is_not_of_the_paper_has_no_number(tmp_path: Path) -> None:
+    assert papers_column("permuted-digits", ["ewc lambda=100"], tmp_path) == {"ewc lambda=100": "-"}
+    assert papers_column("permuted-mnist", ["ewc lambda=100"], tmp_path, paper={}) == {"ewc lambda=100": "-"}
+
+
+def test_without_a_grid_the_numbers_are_by_method(tmp_path: Path) -> None:
+    assert papers_column("permuted-mnist", ["ewc", "si"], tmp_path) == {"ewc": "84.0", "si": "86.0"}
 
 
 # What can be wrong.
@@ -172,10 +210,10 @@ def test_without_a_grid_the_numbers_are_by_method() -> None:
         ("ewc", "lambda", "--grid 'lambda' is not of the form lambda=1,10,100"),
         ("ewc", "epochs=1,2", "--grid 'epochs=1,2' is not of the form lambda=1,10,100 or lambda=paper; only lambda"),
         ("vcl,mle", "lambda=1", "none of vcl, mle takes a lambda, so there is no grid to try; those that do: "),
-        ("ewc", "lambda=1,-10", "lambda is -10 in --grid; give numbers from 0 (which forgets) to 1e+12."),
-        ("ewc", "lambda=nan", "lambda is nan in --grid; give numbers from 0"),
-        ("ewc", "lambda=inf", "lambda is inf in --grid; give numbers from 0"),
-        ("ewc", "lambda=1e13", "lambda is 1e13 in --grid; give numbers from 0 (which forgets) to 1e+12."),
+        ("ewc", "lambda=1,-10", "lambda is -10 in --grid; give a number from 0 (which forgets) to 1e+12."),
+        ("ewc", "lambda=nan", "lambda is nan in --grid; give a number from 0"),
+        ("ewc", "lambda=inf", "lambda is inf in --grid; give a number from 0"),
+        ("ewc", "lambda=1e13", "lambda is 1e13 in --grid; give a number from 0 (which forgets) to 1e+12."),
         ("ewc", "lambda=1,ten", "--grid lambda takes numbers with commas between, not 'ten'."),
         ("ewc", "lambda=", "--grid lambda takes numbers with commas between, not ''."),
         ("ewc", "lambda=1,,2", "--grid lambda takes numbers with commas between, not ''."),
@@ -200,9 +238,11 @@ def test_a_grid_and_a_lambda_are_too_much(key: str) -> None:
 
 
 def test_a_permuted_stream_has_one_head() -> None:
-    made = plan("vcl", changes=("heads=multi",), name="permuted-digits", preset="smoke")
-    with pytest.raises(VclError, match="heads is multi; every task of a permuted stream has the same classes: give si"):
-        next(run_method(made, method("vcl"), images()))
+    """Every task has the same classes, so there is nothing to choose."""
+    with pytest.raises(VclError, match="unknown setting 'heads'"):
+        plan("vcl", changes=("heads=multi",), name="permuted-digits", preset="smoke")
+    made = plan("vcl", name="permuted-digits", preset="smoke")
+    assert [task.heads for task in made.stream(images(), Rng((0,)))] == [{"all": 10}] * 2
 
 
 # A stack of lambdas is as many runs.
@@ -214,7 +254,7 @@ def digits() -> Arrays:
 
 
 def rows_of(made: Plan, data: Arrays, name: str) -> list[Row]:
-    return [row for done in run_method(made, method(name), data) for row in done.rows]
+    return [row for done in run_method(made, method(name), made.runs(method(name)), data) for row in done.rows]
 
 
 @pytest.mark.parametrize("name", TAKERS)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, make_dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field, make_dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from vcl.errors import VclError
-from vcl.lab.identity import MISSING, another, check_used, described, same, unused, uses
-from vcl.lab.plan import Plan, make_plan
+from vcl.lab import registry
+from vcl.lab.identity import Flat, described, description, identity, same
+from vcl.lab.plan import Plan, check_used, make_plan, unused, uses
+from vcl.lab.registry import code_of, experiment, load_file, method
+from vcl.lab.settings import values_of, with_values
 
 
 @dataclass(frozen=True)
@@ -34,12 +40,16 @@ def stored(value: Any) -> Any:
 
 def test_a_description_holds_every_value_those_at_a_default_too() -> None:
     assert described(Outer("a")) == {
-        "": "Outer", "name": "a", "widths": [3, 4], "batch": None, "inner": {"": "Inner", "size": 1, "rate": 0.1}
+        "name": "a", "widths": [3, 4], "batch": None, "inner": {"size": 1, "rate": 0.1}
     }  # fmt: skip
+    assert described(Flat(Outer("a"))) == {"name": "a", "widths": [3, 4], "batch": None, "size": 1, "rate": 0.1}
 
 
 def test_what_is_stored_equals_today() -> None:
-    for value in (Outer("a"), Outer("a", (), 3, Inner(2, 1e-7)), {"plain": 1, "made": Inner(2)}):
+    for value in (
+        Outer("a"), Outer("a", (), 3, Inner(2, 1e-7)), {"plain": 1, "made": Inner(2)}, Flat(Outer("a")),
+        [Inner(2), torch.arange(3.0)],
+    ):  # fmt: skip
         assert same(stored(value), value)
 
 
@@ -81,21 +91,244 @@ def test_a_field_that_is_gone_is_another() -> None:
     assert not same(stored(Inner(2)), changed()(2))
 
 
-def test_another_class_of_the_same_fields_is_another() -> None:
-    assert not same(stored(Inner(2)), make_dataclass("Other", ["size", "rate"])(2, 0.1))
+def test_the_name_of_a_class_is_not_in_a_description() -> None:
+    other = make_dataclass("Other", [("size", int), ("rate", float)])
+    assert same(stored(Inner(2)), other(2, 0.1))
+    assert "Inner" not in json.dumps(described(Outer("a")))
+    for entry in (method("vcl-random"), method("ewc")):
+        made = plan(entry.name)
+        text = json.dumps(described(about(made)))
+        kinds = (entry.settings, type(made.build(entry).project), type(made.setup.stream), type(made.setup.network))
+        assert not any(f'"{kind.__name__}"' in text for kind in kinds)
+
+
+@dataclass(frozen=True)
+class Nested:
+    inner: Inner = field(default_factory=lambda: Inner(1, 0.7))
+
+
+def test_a_nested_setting_that_was_added_later_is_compared_with_its_default_there() -> None:
+    """Inner has 0.1 of its own, but 0.7 within Nested."""
+    before = {"size": 1}
+    assert same(before, Flat(Nested()))
+    assert not same(before, Flat(Nested(Inner(1, 0.1))))
+
+
+@pytest.mark.parametrize("value", [torch.arange(3.0), torch.arange(3), torch.zeros(2, 2)])
+def test_tensors_are_told_by_their_content(value: torch.Tensor) -> None:
+    assert same(stored(value), value.clone())
+    assert not same(stored(value), value + 1)
+
+
+def test_a_function_is_told_by_its_name_and_an_object_by_its_fields() -> None:
+    class Rule:
+        def __init__(self, k: int) -> None:
+            self.k = k
+
+    assert described(torch.relu) != described(torch.tanh)
+    assert described(Rule(3)) == {"k": 3}
+    assert not same(stored(Rule(3)), Rule(4))
+
+
+# The description of a part.
+
+
+def about(made: Plan, data: str | None = "digest", **prepared: Any) -> dict[str, Any]:
+    """That of the first method."""
+    return description(made, made.methods[0], data, prepared)
+
+
+def one(before: Plan, after: Plan) -> bool:
+    """Whether what is stored of one is used for the other."""
+    both = {same(stored(about(before)), about(after)), same(stored(about(after)), about(before))}
+    assert len(both) == 1
+    (found,) = both
+    assert found == (identity(described(about(before))) == identity(described(about(after))))
+    return found
+
+
+def test_a_description_is_complete() -> None:
+    made = plan("vcl-random")
+    found = described(about(made, classifier="sum"))
+    assert list(found) == [
+        "format", "experiment", "data", "stream", "network", "method", "prediction", "device", "matmul"
+    ]  # fmt: skip
+    assert found["experiment"] == {"name": "split-digits", "version": 1}
+    assert found["data"] == "digest"
+    for part in ("stream", "network"):
+        assert found[part] == stored(values_of(getattr(made.setup, part)))
+    assert found["method"]["settings"] == stored(values_of(made.settings_of(made.methods[0])))
+    assert found["prediction"] == {"settings": stored(values_of(made.setup.prediction)), "classifier": "sum"}
+    assert (found["device"], found["matmul"]) == ("cpu", "float32")
+    assert found["method"]["built"], "what was built from the settings: its values count too"
+
+
+CHANGES = [
+    "tasks=3", "heads=single", "order=1,0", "train_limit=50", "test_limit=50", "hidden=7", "prior_var=2", "epochs=3",
+    "lr=0.3", "draws=3", "coreset=3", "predictive=joint", "predict_draws=4", "predict_estimator=local", "init_sd=0.3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_setting_is_another_part(change: str) -> None:
+    assert not one(plan("vcl-random"), plan("vcl-random", change))
+
+
+def test_other_data_another_dataset_and_another_judge_are_other_parts() -> None:
+    made = plan("vcl")
+    assert same(stored(about(made, "a")), about(made, "a"))
+    assert not same(stored(about(made, "a")), about(made, "b"))
+    assert not same(stored(about(made, None)), about(made, "b"))
+    assert not same(stored(about(made, judge="a")), about(made, judge="b"))
+
+
+def test_another_device_and_another_precision_there_are_other_parts() -> None:
+    cpu = plan("vcl")
+    gpu = replace(cpu, device=torch.device("cuda"))
+    assert not one(cpu, gpu)
+    assert not one(gpu, replace(plan("vcl", "matmul=tf32"), device=torch.device("cuda")))
+    assert one(cpu, plan("vcl", "matmul=tf32")), "CPUs never round factors"
+    assert one(gpu, replace(cpu, device=torch.device("cuda:1")))
+
+
+@pytest.mark.parametrize("name", ["vcl", "ewc"])
+def test_seeds_and_lambdas_are_not_in_it(name: str) -> None:
+    made = plan(name)
+    assert one(made, plan(name, "seeds=7"))
+    if name == "ewc":
+        assert one(made, plan(name, "lambda=7"))
+        assert one(made, make_plan("split-digits", name, "smoke", None, "cpu", (), "lambda=1,10"))
+    text = json.dumps(described({**about(plan(name, "seeds=7771")), "format": 0}))
+    assert "7771" not in text
+    assert "lam" not in described(about(made))["method"]["settings"]
+
+
+def test_where_a_value_comes_from_is_not_in_it() -> None:
+    made = plan("vcl")
+    assert one(made, plan("vcl", "epochs=2", "vcl.draws=2"))
+    assert one(made, replace(made, preset="paper"))
+    assert one(made, plan("vcl,ewc")), "nor are the other methods"
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"),
-    [(int, 3), (float, 0.0), (float, 2.5), (int | None, None), (int | None, 4), (tuple[int, ...], ()),
-     (tuple[int, ...], (3, 4)), (Literal["a", "b"], "a"), (Literal["a", "b"], "b")],
+    ("name", "change"),
+    [
+        ("mle", "prior_var=2"), ("ewc", "prior_var=2"), ("si", "prior_var=2"),
+        ("mle", "predict_draws=7"), ("ewc", "predict_estimator=local"), ("vcl", "matmul=tf32"),
+    ],
 )  # fmt: skip
-def test_another_value_is_another(kind: Any, value: Any) -> None:
-    assert another(kind, value) not in (value, MISSING)
+def test_a_setting_that_a_method_does_not_use_is_not_in_it(name: str, change: str) -> None:
+    assert one(plan(name), plan(name, change))
+    key = change.partition("=")[0]
+    assert not uses(plan(name), method(name), "", key)
+    used = plan("vcl-random")
+    assert key == "matmul" or not one(used, plan("vcl-random", change))
 
 
-def test_a_setting_with_one_value_has_no_other() -> None:
-    assert another(Literal["a"], "a") is MISSING
+def test_a_method_that_does_not_have_a_setting_is_the_same_whatever_others_are_given() -> None:
+    both = plan("mle,vcl", "draws=7")
+    assert same(stored(about(plan("mle"))), about(both))
+    assert not same(stored(description(plan("mle,vcl"), method("vcl"), "digest", {})),
+                    description(both, method("vcl"), "digest", {}))  # fmt: skip
+
+
+def test_the_version_of_a_method_and_of_an_experiment_count() -> None:
+    made = plan("vcl")
+    assert not one(made, replace(made, methods=(made.methods[0]._replace(version=2),)))
+    assert not one(made, replace(made, experiment=made.experiment._replace(version=2)))
+    assert code_of(method("vcl")) is code_of(experiment("split-digits")) is None
+
+
+def test_a_field_that_methods_had_not_before() -> None:
+    """A stored part without it is the same only at its default, and one with a field that is gone is another."""
+    made = plan("vcl-random")
+    before = stored(about(made))
+    del before["method"]["settings"]["average"]
+    assert same(before, about(made))
+    assert not same(before, about(plan("vcl-random", "average=0.5")))
+    before["method"]["settings"]["gone"] = 3
+    assert not same(before, about(made))
+
+
+def test_renaming_the_settings_of_a_method_changes_nothing() -> None:
+    made = plan("vcl")
+    entry = made.methods[0]
+    renamed = type("Renamed", (entry.settings,), {})
+    found = described(Flat(with_values(renamed(), values_of(made.settings_of(entry)))))
+    assert found == described(Flat(made.settings_of(entry)))
+
+
+# Plugins.
+
+PLUGIN = """
+from dataclasses import dataclass
+from functools import partial
+
+from vcl.lab.experiments.digits import SPLIT_DIGITS
+from vcl.lab.methods.entry import MethodEntry
+from vcl.projections import MaximumLikelihood
+from vcl.recursion import Method
+
+
+@dataclass(frozen=True)
+class Mine:
+    size: int = 1
+
+
+def build(s):
+    return Method(MaximumLikelihood())
+
+
+MINE = MethodEntry("mine", "mine", Mine, build)
+PARTIAL = MethodEntry("partial", "mine too", Mine, partial(build))
+REUSED = SPLIT_DIGITS._replace(name="reused", model=lambda s, shape: SPLIT_DIGITS.model(s, shape))
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Write a plugin and load it as a new process would."""
+    monkeypatch.setattr(registry, "FILES", {})
+
+    def load(text: str) -> None:
+        registry.FILES.clear()
+        (tmp_path / "mine.py").write_text(text)
+        load_file(tmp_path / "mine.py")
+
+    return load
+
+
+@pytest.mark.parametrize("edit", ["# a comment\n", "x = 3\n"])
+def test_an_edited_plugin_is_another_part(plugin: Callable[[str], None], edit: str) -> None:
+    def found() -> list[Any]:
+        wanted = (("split-digits", "mine"), ("split-digits", "partial"), ("reused", "vcl"))
+        return [stored(about(make_plan(name, entry, "smoke", None, "cpu"))) for name, entry in wanted]
+
+    plugin(PLUGIN)
+    first = found()
+    plugin(PLUGIN)
+    assert found() == first, "read again, it is the same"
+    plugin(PLUGIN + edit)
+    assert all(before != after for before, after in zip(first, found(), strict=True))
+    assert "code" in first[0]["method"]
+    assert "code" not in first[0]["experiment"]
+    assert "code" in first[2]["experiment"]
+    assert "code" not in first[2]["method"]
+
+
+def test_where_a_plugin_lies_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "FILES", {})
+    found = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.py").write_text(PLUGIN)
+        registry.FILES.clear()
+        load_file(tmp_path / folder / f"{folder}.py")
+        found.append(code_of(method("mine")))
+    assert found[0] == found[1] is not None
+
+
+# What is refused.
 
 
 def plan(methods: str, *changes: str, name: str = "split-digits") -> Plan:
@@ -113,12 +346,13 @@ def plan(methods: str, *changes: str, name: str = "split-digits") -> Plan:
         ("random-only", "epochs=3", "split-digits"),
         ("vcl", "matmul=tf32", "split-digits"),
         ("mle", "lambda=3", "split-digits"),
-        ("vcl", "predictive=joint", "generative-digits"),
+        ("vcl", "coreset=3", "generative-digits"),
+        ("vcl", "ewc.lambda=3", "split-digits"),
         ("si", "average=0.5", "generative-digits"),
     ],
 )
 def test_a_setting_that_no_method_uses_is_refused(methods: str, change: str, name: str) -> None:
-    key = change.partition("=")[0]
+    key = change.partition("=")[0].rpartition(".")[2]
     with pytest.raises(
         VclError, match=rf"setting {key} changes nothing for {', '.join(methods.split(','))} on cpu; lea"
     ):
@@ -128,12 +362,15 @@ def test_a_setting_that_no_method_uses_is_refused(methods: str, change: str, nam
 def test_a_setting_that_one_of_the_methods_uses_is_taken() -> None:
     chosen = plan("mle,vcl", "draws=3")
     check_used([chosen])
-    assert [uses(chosen, entry, "draws") for entry in chosen.methods] == [False, True]
+    assert [uses(chosen, entry, "", "draws") for entry in chosen.methods] == [False, True]
+    assert [uses(chosen, entry, "vcl", "draws") for entry in chosen.methods] == [False, True]
+    assert [uses(chosen, entry, "network", "hidden") for entry in chosen.methods] == [True, True]
 
 
 def test_a_setting_at_the_value_that_it_has_is_taken() -> None:
     chosen = plan("vcl", "epochs=2", "draws=2")
-    assert chosen.settings == plan("vcl").settings
+    assert chosen.setup == plan("vcl").setup
+    assert chosen.settings_of(chosen.methods[0]) == plan("vcl").settings_of(chosen.methods[0])
     check_used([chosen])
 
 
@@ -151,3 +388,8 @@ def test_methods_that_do_not_use_a_setting_are_named() -> None:
     ]
     # One that nobody uses is refused elsewhere, by check_used.
     assert unused(make_plan("split-digits", "vcl,mle", "smoke", 1, "cpu", ["coreset=2"])) == []
+
+
+def test_a_setting_that_no_method_has_anywhere_is_unknown() -> None:
+    with pytest.raises(VclError, match="unknown setting 'predictive': did you mean 'private'"):
+        plan("vcl", "predictive=joint", name="generative-digits")

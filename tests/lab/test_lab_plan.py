@@ -8,9 +8,12 @@ import torch
 
 from vcl.coresets import Nothing, Only
 from vcl.errors import VclError
-from vcl.lab.experiments import EXPERIMENTS, experiment
-from vcl.lab.methods import METHODS
+from vcl.lab.experiments import EXPERIMENTS
+from vcl.lab.methods.generators import GENERATIVE_METHODS
+from vcl.lab.methods.networks import METHODS
 from vcl.lab.plan import Plan, choose_device, make_plan
+from vcl.lab.registry import datasets, experiment, methods
+from vcl.lab.settings import values_of
 from vcl.recursion import Method
 
 
@@ -31,13 +34,15 @@ def test_a_plan_holds_what_was_asked_for() -> None:
     assert made.experiment.name == "split-digits"
     assert [entry.name for entry in made.methods] == ["mle", "vcl-random"]
     assert made.seeds == (0, 1, 2, 3)
-    assert made.settings.epochs == 9
-    assert made.settings.hidden == experiment("split-digits").presets["smoke"].hidden
+    assert [values_of(made.settings_of(entry))["epochs"] for entry in made.methods] == [9, 9]
+    assert made.setup.network == experiment("split-digits").presets["smoke"].network
+    assert made.setup.network.hidden == (16,)
+    assert made.dataset == "digits"
     assert made.device == torch.device("cpu")
 
 
 def test_seeds_are_those_of_the_preset_unless_given() -> None:
-    assert len(plan().seeds) == experiment("split-digits").presets["smoke"].seeds
+    assert len(plan().seeds) == experiment("split-digits").presets["smoke"].run.seeds
 
 
 @pytest.mark.parametrize(
@@ -91,24 +96,45 @@ def test_cuda_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         plan(device="cuda")
 
 
+@pytest.mark.parametrize("preset", ["paper", "quick", "smoke"])
 @pytest.mark.parametrize(
     ("name", "entry"),
-    [pytest.param(e.name, m, id=f"{e.name}-{m.name}") for e in EXPERIMENTS for m in e.kind.methods],
+    [pytest.param(e.name, m, id=f"{e.name}-{m.name}") for e in EXPERIMENTS for m in methods(e.models).values()],
 )
-def test_every_method_is_built_from_the_settings_of_every_experiment(entry: Any, name: str) -> None:
-    settings = experiment(name).presets["paper"]
-    method = entry.build(settings)
+def test_every_method_is_built_from_the_settings_of_every_experiment(entry: Any, name: str, preset: str) -> None:
+    wanted = experiment(name)
+    dataset = None if wanted.dataset or wanted.makes_data else "digits"
+    made = plan(name=name, methods=entry.name, preset=preset, dataset=dataset)
+    settings, method = values_of(made.settings_of(entry)), made.build(entry)
     assert isinstance(method, Method)
-    if entry.climbs:
+    if "lr" in settings:
         # A coreset alone is the only data that is ever fitted.
-        alone = (settings.coreset_epochs, settings.coreset_batch)
-        wanted = alone if isinstance(method.choose, Only) else (settings.epochs, settings.batch)
-        assert (method.project.ascent.epochs, method.project.ascent.batch) == wanted
-        assert method.project.ascent.lr == method.refit.ascent.lr == settings.lr
+        which = "coreset_" if isinstance(method.choose, Only) else ""
+        assert method.project.ascent.epochs == settings[f"{which}epochs"]
+        assert method.project.ascent.batch == settings[f"{which}batch"]
+        assert method.project.ascent.lr == method.refit.ascent.lr == settings["lr"]
+    else:
+        assert entry.name in ("adf", "smc")
+
+
+@pytest.mark.parametrize("each", EXPERIMENTS, ids=lambda each: each.name)
+def test_every_value_of_a_preset_is_of_a_setting_that_there_is(each: Any) -> None:
+    """A name with a slip of the pen would be passed over by every method."""
+    known = {entry.name: set(values_of(entry.settings())) for entry in methods(each.models).values()}
+    for preset in each.presets.values():
+        assert set(preset.shared) <= set().union(*known.values())
+        assert set(preset.own) <= set(known)
+        for name, own in preset.own.items():
+            assert set(own) <= known[name]
+
+
+@pytest.mark.parametrize("entry", [*METHODS, *GENERATIVE_METHODS], ids=lambda entry: f"{entry.models}-{entry.name}")
+def test_every_value_of_a_method_is_of_a_setting_that_it_has(entry: Any) -> None:
+    assert set(entry.values) <= set(values_of(entry.settings()))
 
 
 def test_names_on_the_lists_are_unique() -> None:
-    for entries in (EXPERIMENTS, METHODS):
+    for entries in (EXPERIMENTS, METHODS, GENERATIVE_METHODS, tuple(datasets().values())):
         names = [entry.name for entry in entries]
         assert len(set(names)) == len(names)
 
@@ -141,3 +167,37 @@ def test_the_users_own_changes_win_over_those_of_the_method_and_the_experiment()
     assert project.start == "restart"
     restarted = make_plan("split-digits", "vcl-restart", "smoke", None, "cpu")
     assert restarted.build(restarted.methods[0]).project.start == "restart"
+
+
+# The dataset.
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "taken", "called"),
+    [
+        ("split-digits", None, "digits", "split-digits"),
+        ("split-digits", "digits", "digits", "split-digits"),
+        ("split-mnist", "fashion-mnist", "fashion-mnist", "split-mnist-on-fashion-mnist"),
+        ("split", "digits", "digits", "split-on-digits"),
+        ("permuted", "mnist", "mnist", "permuted-on-mnist"),
+        ("sine", None, None, "sine"),
+    ],
+)
+def test_the_dataset_of_a_plan(name: str, given: str | None, taken: str | None, called: str) -> None:
+    made = plan(name=name, dataset=given)
+    assert (made.dataset, made.name) == (taken, called)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("split", None, "split takes any dataset; give one with --dataset: digits, mnist, "),
+        ("permuted", None, "permuted takes any dataset; give one with --dataset: "),
+        ("split", "digit", "unknown dataset 'digit': did you mean 'digits'? Accepted: "),
+        ("split-mnist", "cifar", "unknown dataset 'cifar'"),
+        ("sine", "digits", "sine makes its own data; leave out --dataset."),
+    ],
+)
+def test_a_dataset_that_cannot_be_is_refused(name: str, given: str | None, message: str) -> None:
+    with pytest.raises(VclError, match=re.escape(message)):
+        plan(name=name, dataset=given)

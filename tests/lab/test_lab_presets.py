@@ -6,17 +6,18 @@ and the numbers that follow from it are measured again.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from math import exp
 from typing import Any
 
 import pytest
 
-from vcl.lab.experiments import EXPERIMENTS, experiment
-from vcl.lab.generative.settings import GenerativeSettings
-from vcl.lab.methods import RESTART
+from vcl.lab.experiments import EXPERIMENTS
+from vcl.lab.experiments.experiment import PARTS, Setup
+from vcl.lab.methods.entry import Models
+from vcl.lab.methods.networks import RESTART
 from vcl.lab.plan import make_plan
-from vcl.lab.settings import Settings
+from vcl.lab.registry import experiment, methods
+from vcl.lab.settings import settings_in, values_of
 
 FEW_DRAWS = {"draws": 2, "estimator": "local"}
 LOCAL = {**FEW_DRAWS, "predict_draws": 20, "predict_estimator": "local", "seeds": 3}
@@ -50,11 +51,34 @@ SPLIT_SMOKE = SMOKE | {
     "epochs": 2, "batch": 256, "coreset": 10, "coreset_epochs": 2, "train_limit": 200, "test_limit": 100
 }  # fmt: skip
 
+ANY_QUICK = LOCAL | {"epochs": 10, "coreset_epochs": 60, "train_limit": 6000, "test_limit": 1000}
+ANY_SMOKE = SMOKE | {"epochs": 2, "coreset": 10, "coreset_epochs": 2, "train_limit": 200, "test_limit": 100}
+PERMUTED_QUICK = LOCAL | {"tasks": 4, "epochs": 10, "coreset_epochs": 50, "train_limit": 10_000, "test_limit": 2000}
+PERMUTED_SMOKE = SMOKE | {"epochs": 1, "coreset": 20, "coreset_epochs": 2, "train_limit": 500, "test_limit": 200}
+ANY_TASKS = {"tasks": None, "epochs": 60, "batch": 256}
+
 OURS: dict[tuple[str, str], dict[str, Any]] = {
-    ("permuted-mnist", "quick"): LOCAL
-    | {"tasks": 4, "epochs": 10, "coreset_epochs": 50, "train_limit": 10_000, "test_limit": 2000},
-    ("permuted-mnist", "smoke"): SMOKE
-    | {"epochs": 1, "coreset": 20, "coreset_epochs": 2, "train_limit": 500, "test_limit": 200},
+    ("permuted-mnist", "quick"): PERMUTED_QUICK,
+    ("permuted-mnist", "smoke"): PERMUTED_SMOKE,
+    ("permuted", "paper"): {},
+    ("permuted", "quick"): PERMUTED_QUICK,
+    ("permuted", "smoke"): PERMUTED_SMOKE,
+    ("split", "paper"): ANY_TASKS,
+    ("split", "quick"): ANY_TASKS | ANY_QUICK,
+    ("split", "smoke"): ANY_TASKS | ANY_SMOKE,
+    ("split-mnist-conv", "quick"): {
+        "channels": (8, 16), "features": 50, "epochs": 5, "coreset_epochs": 30, "predict_draws": 10,
+        "train_limit": 2000, "test_limit": 500, "seeds": 2,
+    },
+    ("split-mnist-conv", "smoke"): {
+        "tasks": 2, "channels": (2, 2), "features": 8, "epochs": 1, "coreset": 10, "coreset_epochs": 1,
+        "predict_draws": 2, "train_limit": 100, "test_limit": 50, "seeds": 2,
+    },
+    ("sine", "quick"): {"epochs": 100, "coreset_epochs": 100, "draws": 3, "predict_draws": 50, "seeds": 3},
+    ("sine", "smoke"): {
+        "tasks": 2, "examples": 20, "hidden": (8,), "epochs": 2, "coreset": 5, "coreset_epochs": 2, "draws": 3,
+        "predict_draws": 3, "seeds": 2,
+    },
     ("split-mnist", "quick"): SPLIT_QUICK,
     ("split-mnist", "smoke"): SPLIT_SMOKE,
     ("split-notmnist", "quick"): SPLIT_QUICK | {"epochs": 10, "train_limit": 3000},
@@ -75,15 +99,63 @@ OURS: dict[tuple[str, str], dict[str, Any]] = {
     ("generative-digits", "quick"): GENERATIVE_DIGITS
     | {"tasks": 5, "epochs": 100, "draws": 3, "ll_draws": 300, "images": 200, "seeds": 2},
     ("generative-digits", "smoke"): TINY_GENERATOR,
-}
-LIKE = {"permuted-digits": "permuted-mnist", "split-digits": "split-mnist", "generative-digits": "generative-mnist"}
+}  # fmt: skip
+LIKE = {
+    "permuted-digits": "permuted-mnist", "split-digits": "split-mnist", "generative-digits": "generative-mnist",
+    "permuted": "permuted-mnist", "split": "split-mnist",
+}  # fmt: skip
+
+
+def defaults(models: Models) -> dict[str, Any]:
+    """The defaults of methods' settings: those of one name are the same wherever it is."""
+    found: dict[str, Any] = {}
+    for entry in methods(models).values():
+        for setting in settings_in(entry.settings).values():
+            assert found.setdefault(setting.name, setting.default) == setting.default
+    return found
+
+
+def flat(setup: Setup, models: Models) -> dict[str, Any]:
+    """Every setting of a preset, for methods without values of their own."""
+    shared = {name: value for part in PARTS for name, value in values_of(getattr(setup, part)).items()}
+    own = defaults(models)
+    assert set(setup.shared) <= set(own)
+    return shared | own | dict(setup.shared)
 
 
 @pytest.mark.parametrize(("name", "preset"), OURS)
 def test_presets_are_the_papers_but_for_what_is_named(name: str, preset: Any) -> None:
-    paper = asdict(experiment(LIKE.get(name, name)).presets["paper"])
-    found = asdict(experiment(name).presets[preset])
+    like = experiment(LIKE.get(name, name))
+    paper, found = flat(like.presets["paper"], like.models), flat(experiment(name).presets[preset], like.models)
+    assert paper.keys() == found.keys() or name in ("sine", "split-mnist-conv")
     assert {key: value for key, value in found.items() if value != paper[key]} == OURS[name, preset]
+
+
+def test_our_own_experiments() -> None:
+    """Where there is no paper, the whole preset is ours."""
+    conv, sine = (experiment(name).presets["paper"] for name in ("split-mnist-conv", "sine"))
+    assert {part: values_of(getattr(conv, part)) for part in PARTS} == {
+        "stream": {"tasks": 5, "classes": 2, "pairing": "neighbours", "heads": "multi", "order": (),
+                   "train_limit": None, "test_limit": None},
+        "network": {"channels": (16, 32), "features": 100, "prior_var": 1.0},
+        "prediction": {"predict_draws": 100, "predict_estimator": "weights"},
+        "run": {"seeds": 10, "matmul": "float32"},
+    }  # fmt: skip
+    assert conv.shared == {
+        "epochs": 20, "batch": 256, "coreset": 40, "coreset_epochs": 60, "coreset_batch": None,
+        "predictive": "per-head", "draws": 1,
+    }  # fmt: skip
+    assert conv.own == {"ewc": {"lam": 100.0, "fisher_samples": 600}, "lp": {"fisher_samples": 600}}
+    assert {part: values_of(getattr(sine, part)) for part in PARTS} == {
+        "stream": {"tasks": 4, "examples": 200, "data_noise": 0.1, "order": ()},
+        "network": {"hidden": (50,), "prior_var": 1.0, "noise": 0.1},
+        "prediction": {"predict_draws": 100, "predict_estimator": "weights"},
+        "run": {"seeds": 10, "matmul": "float32"},
+    }
+    assert sine.shared == {
+        "epochs": 200, "batch": 50, "lr": 1e-2, "coreset": 20, "coreset_epochs": 200, "coreset_batch": None
+    }  # fmt: skip
+    assert sine.own == {"ewc": {"lam": 10.0}, "si": {"lam": 1.0}}
 
 
 def test_the_large_set_has_the_presets_of_the_small_one() -> None:
@@ -97,14 +169,14 @@ def test_defaults_of_what_the_paper_does_not_have() -> None:
         "filter_batch": 1, "particles": 1000, "predict_estimator": "weights", "train_limit": None, "test_limit": None,
         "matmul": "float32", "seeds": 10,
     }  # fmt: skip
-    made = asdict(Settings(1, (2,), 3, 4, 5, 6, 7))
+    made = flat(experiment("split-mnist").presets["paper"], "networks")
     assert {name: made[name] for name in classifiers} == classifiers
     generators = {
         "private": "lower", "encoder": "private", "head_kl": "no", "binarised": "no", "order": (), "coreset": 40,
         "coreset_epochs": 100, "coreset_batch": 50, "fisher_bound": "mean", "ll_drawn": 0, "classifier_epochs": 20,
         "train_limit": None, "test_limit": None, "matmul": "float32", "seeds": 3,
     }  # fmt: skip
-    made = asdict(GenerativeSettings(1, 2, 3))
+    made = flat(experiment("generative-mnist").presets["paper"], "generators")
     assert {name: made[name] for name in generators} == generators
 
 
@@ -151,4 +223,11 @@ def test_what_single_methods_do_differently(
     assert RESTART == {"start": "restart", "schedule": "cosine"}
     for preset in presets:
         plan = make_plan(name, ",".join(overrides), preset, None, "cpu")
-        assert {entry.name: plan.overrides(entry) for entry in plan.methods} == overrides
+        shared = flat(plan.setup, plan.experiment.models)
+        found = {
+            entry.name: {
+                key: value for key, value in values_of(plan.settings_of(entry)).items() if value != shared[key]
+            }
+            for entry in plan.methods
+        }
+        assert found == overrides

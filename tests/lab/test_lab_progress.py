@@ -8,7 +8,7 @@ from lab_made import NOWHERE, triangle_rows
 from rich.console import Console
 
 from vcl.fitting.loop import Progress
-from vcl.lab.discriminative import DISCRIMINATIVE
+from vcl.lab.classification import CLASSIFICATION
 from vcl.lab.progress import Watch, summary_line, watching
 from vcl.lab.runner import FinishedTask
 
@@ -30,7 +30,7 @@ def done(number: int, tasks: int = 4, seconds: float = 1.0, seeds: int = 2) -> F
     """Accuracy 0.9 - seed / 10 on every task so far."""
     values = {seed: [[0.9 - seed / 10] * n for n in range(1, number + 1)] for seed in range(seeds)}
     rows = [row for row in triangle_rows("vcl", values) if row.after == number]
-    return FinishedTask("vcl", f"task {number}!", number, tasks, seconds, rows, NOWHERE, DISCRIMINATIVE.score)
+    return FinishedTask("vcl", f"task {number}!", number, tasks, seconds, rows, NOWHERE, CLASSIFICATION.score)
 
 
 def test_summary_line() -> None:
@@ -47,7 +47,7 @@ def test_the_summary_line_of_a_grid_is_that_of_its_best() -> None:
         for name, values in (("ewc lambda=1", [0.7, 0.9]), ("ewc lambda=10", [0.8, 0.9]), ("ewc lambda=100", [0.2, 1]))
         for row in triangle_rows(name, {seed: [[value]] for seed, value in enumerate(values)})
     ]
-    assert summary_line(FinishedTask("ewc", "0/1", 1, 2, 1.0, rows, NOWHERE, DISCRIMINATIVE.score)) == (
+    assert summary_line(FinishedTask("ewc", "0/1", 1, 2, 1.0, rows, NOWHERE, CLASSIFICATION.score)) == (
         "ewc: task 1 of 2 (0/1) in 1.0 s, average accuracy so far 85.0 ± 5.0 % with ewc lambda=10, the best of 3"
     )
 

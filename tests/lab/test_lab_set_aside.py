@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from lab_made import among_digits, call
+from lab_made import among_digits, call, known, part_folder, shown_rows
 
 from vcl.beliefs.mean_field import MeanField
 from vcl.errors import NonFiniteError
 from vcl.fitting.loop import Report
-from vcl.lab import runner
+from vcl.lab import compute, runner
 from vcl.lab.results import Row, read_csv
+from vcl.lab.show import choose
 from vcl.ops.rng import Rng
 from vcl.recursion import State, Task, learn, set_runs_aside
 
@@ -58,14 +59,24 @@ def test_a_run_writes_the_rows_of_the_others_and_says_whom_it_is_without(here: P
     spoil(1, 2)
     result = call(SMOKE.format("vcl", "out"))
     assert result.exit_code == 0, result.exception
-    whole, rows = (read_csv(here / name / "rows.csv") for name in ("whole", "out"))
+    whole, rows = (shown_rows(here / name) for name in ("whole", "out"))
     assert {row.seed for row in rows} == {0}
     assert rows == of_seed(whole, 0), "bit for bit"
     line = "vcl: 1 of 2 runs set aside: seed 1 in task 2: it is infinite."
     assert result.output.count(line) == 2, "when it happens, and with the table"
     assert line in (here / "out" / "table.md").read_text()
-    (note,) = json.loads((here / "out" / "run.json").read_text())["notes"]
+    about = known(here / "out", "split-digits-vcl")
+    (note,) = about["notes"]
     assert note.startswith(line)
+    assert [(each["run"], each["task"]) for each in about["set_aside"]] == [(1, 2)]
+    kept = read_csv(part_folder(here / "out", "split-digits-vcl") / "rows.csv")
+    assert [row for row in kept if row.seed == 1] == [row for row in whole if row.seed == 1 and row.after == 1]
+    # What is said belongs to the numbers, whenever they are shown.
+    for again in (SMOKE.format("vcl", "out"), "show out"):
+        result = call(again)
+        assert result.exit_code == 0, result.exception
+        assert result.output.count(line) == 1
+        assert shown_rows(here / "out") == rows
 
 
 def test_predictions_that_are_not_finite_set_a_run_aside(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +95,7 @@ def test_predictions_that_are_not_finite_set_a_run_aside(here: Path, monkeypatch
     result = call(SMOKE.format("vcl", "out"))
     assert result.exit_code == 0, result.exception
     assert "1 of 2 runs set aside: seed 0 in task 2: the predictions on task 1 (0/1) are not finite" in result.output
-    assert {row.seed for row in read_csv(here / "out" / "rows.csv")} == {1}
+    assert {row.seed for row in shown_rows(here / "out")} == {1}
 
 
 def test_no_run_left_is_an_error_as_before(here: Path) -> None:
@@ -103,7 +114,7 @@ def test_a_lambda_without_runs_is_never_the_best(here: Path, spoil: Spoil, selec
     assert "ewc: 1 of 2 runs set aside: seed 0 (lambda 1) in task 2: " in result.output
     assert "ewc: lambda=100 is best" in result.output
     if select == "test":
-        assert {row.method for row in read_csv(here / "out" / "rows.csv")} == {"ewc lambda=100"}
+        assert {row.method for row in shown_rows(here / "out")} == {"ewc lambda=100"}
         assert "seed 0 (lambda 1) in task 2" in (here / "out" / "table.md").read_text()
 
 
@@ -111,12 +122,17 @@ def test_a_sweep_records_what_was_set_aside_on_validation_data(here: Path, spoil
     spoil(1, 2)  # of four runs at first (two lambdas and two seeds), of two at the end
     result = call("sweep split-digits --preset smoke --seeds 2 --grid lambda=1,100 --out out")
     assert result.exit_code == 0, result.exception
-    about = json.loads((here / "out" / "run.json").read_text())
-    notes, best = about["notes"], about["chosen"]["ewc"]["lambda"]
-    assert [note.partition(" in task")[0] for note in notes] == [
-        "validation: ewc: 1 of 4 runs set aside: seed 1 (lambda 1)",
-        f"ewc: 1 of 2 runs set aside: seed 1 (lambda {best:g})",
-    ]
+    chosen = choose(shown_rows(here / "out", "split-digits-validation"), "accuracy")["ewc"]
+    parts = {json.loads(path.read_text())["validation"]: path for path in (here / "out").glob("parts/*/part.json")}
+    wanted = {
+        0.1: "ewc: 1 of 4 runs set aside: seed 1 (lambda 1)",
+        None: f"ewc: 1 of 2 runs set aside: seed 1 (lambda {chosen.lam:g})",
+    }
+    table = (here / "out" / "table.md").read_text()
+    for share, line in wanted.items():
+        (note,) = json.loads(parts[share].read_text())["notes"]
+        assert note.startswith(f"{line} in task 2")
+        assert note in table
 
 
 def test_items_of_the_paper_are_of_the_others_and_say_so_again_when_they_are_kept(here: Path, spoil: Spoil) -> None:
@@ -143,11 +159,9 @@ def test_a_part_that_was_stopped_goes_on_without_the_run(
 ) -> None:
     """Rows and pictures of the time when it was there are on disk, and are left out."""
     spoil(1, 2)
-    line = f"paper {item} --preset smoke --seeds 2 --out "
+    line = f"paper {item} --preset smoke --seeds 2 --set tasks=3 --out "
     assert call(line + "whole").exit_code == 0
-    from vcl.lab.paper import store
-
-    real = store.run_method
+    real = compute.run_method
 
     def stopped(*args: Any) -> Iterator[Any]:
         for done in real(*args):
@@ -155,10 +169,10 @@ def test_a_part_that_was_stopped_goes_on_without_the_run(
             if done.number == 2:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "run_method", stopped)
+    monkeypatch.setattr(compute, "run_method", stopped)
     call(line + "out")
-    monkeypatch.setattr(store, "run_method", real)
+    monkeypatch.setattr(compute, "run_method", real)
     result = call(line + "out")
     assert result.exit_code == 0, result.exception
-    assert "goes on after task 2" in result.output
+    assert "continues after task 2" in result.output
     assert read_csv(here / "out" / item / "rows.csv") == read_csv(here / "whole" / item / "rows.csv")

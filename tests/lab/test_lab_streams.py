@@ -337,6 +337,6 @@ def test_a_task_of_ones_own_may_be_without_test_data_and_is_learned_and_not_eval
         from_arrays([UserTask("c", x, y, x, None, 2)], 1)
     plan = make_plan("split-digits", "mle", "smoke", 2, "cpu", ["epochs=1"])
     plan = replace(plan, experiment=plan.experiment._replace(stream=lambda *_: stream))
-    dones = list(run_method(plan, plan.methods[0], images()))
+    dones = list(run_method(plan, plan.methods[0], plan.runs(plan.methods[0]), images()))
     assert [{(row.after, row.on) for row in done.rows} for done in dones] == [{(1, 1)}, {(2, 1)}]
     assert summary_line(dones[0]._replace(rows=[])).endswith(" s, no test data")

@@ -12,14 +12,17 @@ from lab_made import triangle_rows
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
-from vcl.lab import discriminative
-from vcl.lab.generative import kind as generative
-from vcl.lab.generative.methods import GENERATIVE_METHODS
-from vcl.lab.generative.settings import GenerativeSettings
-from vcl.lab.kind import Kind
-from vcl.lab.methods import METHODS
-from vcl.lab.methods import method as entry_of
-from vcl.lab.settings import Settings
+from vcl.lab import classification
+from vcl.lab.evaluation import Evaluation
+from vcl.lab.experiments import sine, split_mnist_conv
+from vcl.lab.generative import quality
+from vcl.lab.generative.network import VaeSettings, vae
+from vcl.lab.methods.generators import GENERATIVE_METHODS
+from vcl.lab.methods.networks import METHODS
+from vcl.lab.networks import Mlp, classifier
+from vcl.lab.registry import method as entry_of
+from vcl.lab.settings import values_of, with_values
+from vcl.models import Normal
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -33,12 +36,12 @@ from vcl.projections import (
 from vcl.recursion import Method
 
 # Every setting has a value that no other has, so that one which is dropped, or goes to another's place, is seen.
-SETTINGS = Settings(
-    tasks=2, hidden=(3,), epochs=11, batch=12, coreset=13, coreset_epochs=14, coreset_batch=15, predictive="per-head",
-    lr=0.21, schedule="cosine", average=0.22, draws=16, estimator="local", start="restart", coreset_start="continue",
-    init_var=0.23, init_sd=0.24, lam=0.25, fisher="true", fisher_samples=17, anchor="previous", damping=0.26,
-    filter_batch=18, particles=190, predict_draws=20, predict_estimator="local",
-)  # fmt: skip
+SETTINGS: dict[str, Any] = {
+    "epochs": 11, "batch": 12, "coreset": 13, "coreset_epochs": 14, "coreset_batch": 15, "predictive": "per-head",
+    "lr": 0.21, "schedule": "cosine", "average": 0.22, "draws": 16, "estimator": "local", "start": "restart",
+    "coreset_start": "continue", "init_var": 0.23, "init_sd": 0.24, "lam": 0.25, "fisher": "true",
+    "fisher_samples": 17, "anchor": "previous", "damping": 0.26, "filter_batch": 18, "particles": 190,
+}  # fmt: skip
 TASK, CORESET = Ascent(11, 12, 0.21, "cosine", 0.22), Ascent(14, 15, 0.21, "cosine", 0.22)
 PATH = replace(TASK, average=0.0)  # synaptic intelligence follows every step
 FIT = VariationalKL(TASK, 16, "local", "restart", 0.23, 0.24)
@@ -69,11 +72,11 @@ WIRED: dict[str, Method[Any]] = {
     "smc": alone(SequentialMonteCarlo(190, max_parameters=500, refit="local")),
 }
 
-GENERATIVE_SETTINGS = GenerativeSettings(
-    tasks=2, epochs=11, batch=12, lr=0.21, schedule="cosine", average=0.22, draws=16, start="restart", init_var=0.23,
-    coreset=13, coreset_epochs=14, coreset_batch=15, lam=0.25, fisher_samples=17, fisher_draws=18,
-    fisher_bound="importance", anchor="previous", damping=0.26,
-)  # fmt: skip
+GENERATIVE_SETTINGS: dict[str, Any] = {
+    "epochs": 11, "batch": 12, "lr": 0.21, "schedule": "cosine", "average": 0.22, "draws": 16, "start": "restart",
+    "init_var": 0.23, "coreset": 13, "coreset_epochs": 14, "coreset_batch": 15, "lam": 0.25, "fisher_samples": 17,
+    "fisher_draws": 18, "fisher_bound": "importance", "anchor": "previous", "damping": 0.26,
+}  # fmt: skip
 GENERATIVE_FIT = VariationalKL(TASK, 16, "weights", "restart", 0.23, 0.1, False, "glorot", "log_sd")
 GENERATIVE_REFIT = replace(GENERATIVE_FIT, ascent=CORESET, start="continue")
 GENERATIVE_PHI = Curvature("empirical", 17, 18, True)
@@ -87,42 +90,73 @@ GENERATIVE_WIRED: dict[str, Method[Any]] = {
 }
 
 
+def built(name: str, values: dict[str, Any], models: Any = "networks") -> Method[Any]:
+    """A method from its own settings, all of which are among the values."""
+    entry = entry_of(name, models)
+    assert set(values_of(entry.settings())) <= set(values)
+    return entry.build(with_values(entry.settings(), values))
+
+
 @pytest.mark.parametrize("method", [entry.name for entry in METHODS])
 def test_settings_of_classifiers(method: str) -> None:
-    assert entry_of(method).build(SETTINGS) == WIRED[method]
+    assert built(method, SETTINGS) == WIRED[method]
 
 
 @pytest.mark.parametrize("method", [entry.name for entry in GENERATIVE_METHODS])
 def test_settings_of_generators(method: str) -> None:
-    found = entry_of(method, GENERATIVE_METHODS).build(GENERATIVE_SETTINGS)
-    assert found == GENERATIVE_WIRED[method]
+    assert built(method, GENERATIVE_SETTINGS, "generators") == GENERATIVE_WIRED[method]
+
+
+@pytest.mark.parametrize("models", ["networks", "generators"])
+def test_every_setting_is_one_of_some_method(models: Any) -> None:
+    values, entries = (SETTINGS, METHODS) if models == "networks" else (GENERATIVE_SETTINGS, GENERATIVE_METHODS)
+    assert set(values) == {name for entry in entries for name in values_of(entry.settings())}
 
 
 def test_where_a_coreset_fit_starts_is_its_own_setting() -> None:
     for start in ("continue", "restart"):
-        made = entry_of("vcl-random").build(replace(SETTINGS, start="continue", coreset_start=start))
+        made = built("vcl-random", {**SETTINGS, "start": "continue", "coreset_start": start})
         assert (made.project.start, made.refit.start) == ("continue", start)
 
 
 def test_settings_of_networks() -> None:
-    model = discriminative.network(replace(SETTINGS, hidden=(5, 3), prior_var=0.27), (2, 4))
-    prior = model.prior({"a": 2})
+    prior = classifier(Mlp((5, 3), 0.27), (2, 4)).prior({"a": 2})
     assert list(prior.layout.shapes) == [(5, 8), (5,), (3, 5), (3,), (2, 3), (2,)]
     assert prior.log_var.exp().unique().tolist() == [pytest.approx(0.27)]
-    vae = generative.model(replace(GENERATIVE_SETTINGS, latent=2, features=3, hidden=4, prior_var=0.27), (2, 4))
-    prior = vae.prior({"a": 8})
+    prior = vae(VaeSettings(latent=2, features=3, hidden=4, prior_var=0.27), (2, 4)).prior({"a": 8})
     encoder = [(4, 8), (4,), (4, 4), (4,), (4, 4), (4,), (4, 4), (4,)]
     assert list(prior.layout.shapes) == [(4, 3), (4,), (8, 4), (8,), (4, 2), (4,), (3, 4), (3,), *encoder]
     assert prior.log_var[prior.log_var.isfinite()].exp().unique().tolist() == [pytest.approx(0.27)]
 
 
-@pytest.mark.parametrize("kind", [discriminative.DISCRIMINATIVE, generative.GENERATIVE], ids=["classify", "generate"])
-def test_a_kind_draws_its_own_figure(kind: Kind, tmp_path: Path) -> None:
-    metrics = (
-        ("accuracy",) if kind is discriminative.DISCRIMINATIVE else (generative.LIKELIHOOD, generative.UNCERTAINTY)
-    )
+def test_settings_of_the_convolutional_network() -> None:
+    prior = split_mnist_conv.model(split_mnist_conv.Conv((2, 3), 5, 0.27), (7, 8)).prior({"a": 2})
+    # 7 x 8 pixels, then 4 x 4, then 2 x 2.
+    shapes = [(2, 1, 3, 3), (2,), (3, 2, 3, 3), (3,), (5, 3 * 2 * 2), (5,), (2, 5), (2,)]
+    assert list(prior.layout.shapes) == shapes
+    assert prior.log_var.exp().unique().tolist() == [pytest.approx(0.27)]
+
+
+def test_settings_of_the_regression() -> None:
+    model = sine.model(sine.Regressor((5,), 0.27, 0.3), (1,))
+    prior = model.prior({"a": 1})
+    assert list(prior.layout.shapes) == [(5, 1), (5,), (1, 5), (1,)]
+    assert prior.log_var.exp().unique().tolist() == [pytest.approx(0.27)]
+    assert isinstance(model.likelihood, Normal)
+    assert model.likelihood.noise == 0.3
+
+
+DRAWN = {
+    "classify": (classification.CLASSIFICATION, ("accuracy",)),
+    "generate": (quality.GENERATION, (quality.LIKELIHOOD, quality.UNCERTAINTY)),
+    "regress": (sine.REGRESSION, (sine.RMSE,)),
+}
+
+
+@pytest.mark.parametrize(("evaluation", "metrics"), DRAWN.values(), ids=DRAWN)
+def test_an_evaluation_draws_its_own_figure(evaluation: Evaluation, metrics: tuple[str, ...], tmp_path: Path) -> None:
     rows = [row for metric in metrics for row in triangle_rows("vcl", {0: [[0.9], [0.8, 0.7]]}, metric)]
-    made = kind.draw(rows, "a title", {"vcl": 90.0}, tmp_path)
+    made = evaluation.draw(rows, "a title", {"vcl": 90.0}, tmp_path)
     assert {path.suffix for path in made} == {".png", ".svg"}
     assert all(path.stat().st_size > 0 for path in made)
     assert "a title" in next(path for path in made if path.suffix == ".svg").read_text(encoding="utf-8")
@@ -140,5 +174,5 @@ def test_which_methods_never_look_at_the_prior() -> None:
 @pytest.mark.parametrize(("images", "most"), [(5, 13_440), (500, 592_000)])
 def test_the_memory_of_a_generators_evaluation(images: int, most: int) -> None:
     """64 x 10 + 2 x 10 x 10 weights four times over, or two runs' images and what they become, twice: 4 bytes each."""
-    settings = replace(GENERATIVE_SETTINGS, classifier_hidden=10, images=images)
-    assert generative.evaluation(settings, (8, 8), 2) == most
+    settings = quality.GenerationSettings(classifier_hidden=10, images=images)
+    assert quality.GENERATION.memory(settings, (8, 8), 2) == most

@@ -46,9 +46,8 @@ def test_the_count_is_near_the_peak(shape: str) -> None:
     name, method, changes, examples, side = SHAPES[shape]
     made, data = plan(name, method, changes), images(examples, 100, side)
     (entry,) = made.methods
-    settings = made.settings_of(entry)
-    counted = gigabytes(made, entry, look(made, settings, data), settings, 1)
-    most = most_held(lambda: list(run_method(made, entry, data))) / 1e9
+    counted = gigabytes(made, entry, look(made, data), 1)
+    most = most_held(lambda: list(run_method(made, entry, made.runs(entry), data))) / 1e9
     assert 0.7 < counted / most < 1.4, f"{counted / most:.2f}"
 
 
@@ -72,8 +71,7 @@ def test_a_coreset_is_counted_before_any_work(monkeypatch: pytest.MonkeyPatch) -
 def test_on_a_gpu_all_runs_are_held_at_once(method: str) -> None:
     made = plan("split-digits", method, "hidden=50 batch=none draws=10")
     (entry,) = made.methods
-    settings = made.settings_of(entry)
-    model, project = made.experiment.kind.model(settings, (8, 8)), made.build(entry).project
+    model, project = made.model((8, 8)), made.build(entry).project
 
     def counted(runs: int, triton: bool) -> int:
         return fit_values(project, model, {"h": 2}, triton, runs, 100)

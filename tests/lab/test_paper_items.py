@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lab_made import among_digits, call, fault
+from lab_made import among_digits, call, fault, files_under
 
+from vcl.lab import compute, loading
 from vcl.lab.claim import claimed
 from vcl.lab.datasets import MissingData, load
-from vcl.lab.paper import reproduce
-from vcl.lab.paper import store as store_module
 from vcl.lab.paper.item import Context, StreamItem
 from vcl.lab.paper.items import ITEMS, item
 from vcl.lab.paper.numbers import claims, numbers
@@ -73,7 +73,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             learned.append(done.method)
             yield done
 
-    monkeypatch.setattr(store_module, "run_method", watched)
+    monkeypatch.setattr(compute, "run_method", watched)
     return learned
 
 
@@ -96,12 +96,18 @@ def test_a_second_call_recomputes_nothing_and_items_share_their_parts(
     assert "Last added to by `vcl" in (here / "out" / "table.md").read_text()
 
 
-def test_other_seeds_are_other_parts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_seeds_are_more_runs_of_the_same_parts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learned = counting(monkeypatch)
     assert call(f"paper lambda-permuted {SMOKE} --out out").exit_code == 0
-    count = len(learned)
+    count, before = len(learned), files_under(here / "out" / "parts")
     assert call(f"paper lambda-permuted {SMOKE} --out out --seeds 3").exit_code == 0
     assert len(learned) == 2 * count
+    after = files_under(here / "out" / "parts")
+    assert before.items() <= after.items(), "what was there is not computed again"
+    seeds = [
+        sorted({run[1] for run in json.loads(after[name])["runs"]}) for name in after if name.endswith("part.json")
+    ]
+    assert sorted(seeds) == [[0, 1]] * 3 + [[2]] * 3
     assert {line["seeds"] for line in lines(here / "out")} == {"3"}
 
 
@@ -111,7 +117,17 @@ def test_a_setting_of_the_users_own_computes_anew_what_it_touches(here: Path, mo
     count = len(learned)
     assert call(f"paper lambda-permuted {SMOKE} --out out --set damping=0.7").exit_code == 0
     assert set(learned[count:]) == {"si"}
+    count = len(learned)
+    assert call(f"paper lambda-permuted {SMOKE} --out out --set ewc.lr=0.7").exit_code == 0
+    assert set(learned[count:]) == {"ewc"}
     assert "takes a whole number" in fault(f"paper lambda-permuted {SMOKE} --out out --set epochs=many")
+    for given, said in (
+        ("dampin=1", "unknown setting 'dampin': "),
+        ("coreset=1", "setting coreset changes nothing for ewc, si, lp on cpu; leave it out. What can be set here: "),
+        ("vcl.lr=1", "setting lr changes nothing for ewc, si, lp on cpu; leave it out. What can be set here: "),
+        ("ewc.damping=1", "unknown setting 'damping': "),
+    ):
+        assert fault(f"paper lambda-permuted {SMOKE} --out out --set {given}").startswith(said)
 
 
 def test_an_item_without_its_data_is_left_out_and_named_and_the_others_are_made(
@@ -124,7 +140,7 @@ def test_an_item_without_its_data_is_left_out_and_named_and_the_others_are_made(
             raise MissingData("notmnist is nowhere; put it there.")
         return digits._replace(name=name)
 
-    monkeypatch.setattr(reproduce, "load", some)
+    monkeypatch.setattr(loading, "read_dataset", some)
     message = fault(f"paper lambda-notmnist lambda-permuted {SMOKE} --out out")
     assert "lambda-notmnist could not be run: notmnist is nowhere; put it there." in message
     assert {line["item"] for line in lines(here / "out")} == {"lambda-permuted"}
@@ -161,7 +177,7 @@ def test_what_cannot_be_run_is_one_sentence(words: str, sentence: str, here: Pat
 
 def test_every_number_and_claim_of_the_paper_is_of_something_that_its_item_runs() -> None:
     """At the paper preset: a misspelt label would otherwise never be compared."""
-    from vcl.lab.paper.store import Loaded
+    from vcl.lab.compute import Loaded
     from vcl.lab.streams import arrays
 
     made = arrays(load("digits"))

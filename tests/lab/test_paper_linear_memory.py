@@ -16,10 +16,10 @@ import torch
 from matplotlib.image import imread
 from torch import Tensor
 
+from vcl.lab.experiments.experiment import PRESETS
 from vcl.lab.figures import linear_memory as figure
 from vcl.lab.paper import linear_memory as memory
 from vcl.lab.paper.linear_memory import DESCENT, EWC, LAPLACE, VI
-from vcl.lab.settings import PRESETS
 from vcl.ops.rng import Rng
 from vcl.projections.online_linear import variational_update
 

@@ -20,11 +20,11 @@ from lab_made import images
 
 from vcl.beliefs.point import Point
 from vcl.coresets import Everything, KCenter, Nothing, Only, RandomK
-from vcl.lab import discriminative
-from vcl.lab.generative import classifier
-from vcl.lab.generative import kind as generative
-from vcl.lab.kind import EvaluationContext, PreparationContext
+from vcl.lab import classification
+from vcl.lab.evaluation import EvaluationContext, PreparationContext
+from vcl.lab.generative import classifier, quality
 from vcl.lab.plan import Plan, make_plan
+from vcl.lab.settings import values_of
 from vcl.models.likelihoods import Categorical
 from vcl.models.pixels import BernoulliPixels
 from vcl.ops.rng import Rng
@@ -193,7 +193,7 @@ class TestClassifiers:
     def test_the_stream_and_the_network(self, name: str) -> None:
         paper, (plan, _) = TABLE[name], built(name, "vcl")
         data = images(200, 100, side=28)._replace(classes=tuple("0123456789" if "notm" not in name else "ABCDEFGHIJ"))
-        stream = plan.experiment.stream(data, plan.settings, Rng((0, 1)))
+        stream = plan.stream(data, Rng((0, 1)))
         tasks = list(stream)
         heads = {head: units for task in tasks for head, units in task.heads.items()}
         assert len(tasks) == paper.tasks
@@ -203,7 +203,7 @@ class TestClassifiers:
         else:  # A: every task has all ten digits, under a permutation of its own
             assert all(task.train.size == 200 for task in tasks)
             assert len({tuple(task.train.x[0, 0].flatten().tolist()) for task in tasks}) == paper.tasks
-        model = plan.experiment.kind.model(plan.settings, stream.shape)
+        model = plan.model(stream.shape)
         widths = [784, *paper.hidden]
         shapes = [
             shape for after, before in zip(widths[1:], widths, strict=False) for shape in ((after, before), (after,))
@@ -269,24 +269,24 @@ class TestClassifiers:
             asked.append((type(belief) is Point, *how))
             return torch.full((1, x.shape[1], 10), 0.1)
 
-        monkeypatch.setattr(discriminative, "predict", predict)
-        discriminative.evaluate(evaluation(name, method))
+        monkeypatch.setattr(classification, "predict", predict)
+        classification.evaluate(evaluation(name, method))
         assert asked == [(draws == 1, draws, PREDICT_ESTIMATOR)]
 
 
 def evaluation(name: str, method: str, prepared: Any = None) -> EvaluationContext:
     """What is asked after the first task of one run."""
     plan, made = built(name, method)
-    plan = replace(plan, settings=replace(plan.settings, seeds=1))
-    task = plan.experiment.stream(images(20, 10, side=8), plan.settings, Rng((0,))).make(0)
-    model = plan.experiment.kind.model(plan.settings, (8, 8))
+    plan = replace(plan, setup=plan.setup.but(plan.setup.own, seeds=1))
+    task = plan.stream(images(20, 10, side=8), Rng((0,))).make(0)
+    model = plan.model((8, 8))
     (head,) = task.heads
     q = made.project.initial(model.prior(task.heads).expand(1))
     entry = plan.methods[0]
     state: State[Any] = State(1, task.heads, q, {head: q}, None)
-    settings = plan.settings_of(entry)
+    lr, runs = values_of(plan.settings_of(entry))["lr"], plan.runs(entry)
     return EvaluationContext(
-        settings, entry, plan.runs(entry), torch.device("cpu"), model, state, [task], Rng((0,)), prepared
+        plan.setup.prediction, entry, lr, runs, torch.device("cpu"), model, state, [task], Rng((0,)), prepared
     )
 
 
@@ -294,12 +294,12 @@ class TestGenerators:
     @pytest.mark.parametrize("name", ["generative-mnist", "generative-notmnist"])
     def test_the_stream_and_the_network(self, name: str) -> None:
         plan, _ = built(name, "vcl")
-        tasks = list(plan.experiment.stream(images(300, 100, side=28), plan.settings, Rng((0,))))
+        tasks = list(plan.stream(images(300, 100, side=28), Rng((0,))))
         assert len(tasks) == 10  # 6.2: one class a task
         assert {task.train.size for task in tasks} == {27}  # 90 % of the class's 30 (differences)
         assert {task.test.size for task in tasks} == {10}
         assert int(tasks[0].train.x.unique().numel()) > 2, "grey, not binarised (differences)"
-        model = plan.experiment.kind.model(plan.settings, (28, 28))
+        model = plan.model((28, 28))
         heads = {head: units for task in tasks[:2] for head, units in task.heads.items()}
         layout = model.layout(heads)
         assert list(layout.shapes) == UPPER + 2 * (LOWER + ENCODER)
@@ -355,20 +355,22 @@ class TestGenerators:
             seen["images"] = count
             return torch.zeros(1, count, 64)
 
-        monkeypatch.setattr(generative, "log_marginal", log_marginal)
-        monkeypatch.setattr(generative, "generate", generate)
-        prepared = generative.Judge(Judge(), tuple("abcdefghij"))  # type: ignore[arg-type]
-        generative.evaluate(evaluation(name, "vcl", prepared))
+        monkeypatch.setattr(quality, "log_marginal", log_marginal)
+        monkeypatch.setattr(quality, "generate", generate)
+        prepared = quality.Judge(Judge(), tuple("abcdefghij"))  # type: ignore[arg-type]
+        quality.evaluate(evaluation(name, "vcl", prepared))
         assert seen == {"draws": (LL_DRAWS,), "images": IMAGES}
 
     def test_the_classifier(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Any] = []
-        monkeypatch.setattr(generative, "classifier", lambda *given: asked.append(given))
-        settings = built("generative-mnist", "vcl")[0].settings
-        generative.prepare(PreparationContext(settings, images(), lambda: "", torch.device("cpu"), lambda text: None))
+        monkeypatch.setattr(quality, "classifier", lambda *given: asked.append(given))
+        settings, cpu = built("generative-mnist", "vcl")[0].setup.prediction, torch.device("cpu")
+        quality.prepare(
+            PreparationContext(settings, images(), "", cpu, lambda text: None, lambda name, about, make: make())
+        )
         layers, units, dropout = CLASSIFIER
         assert (layers, dropout) == (classifier.LAYERS, classifier.DROPOUT)
-        assert asked[0][2] == classifier.Training(units, 20)
+        assert asked[0][1] == classifier.Training(units, 20)
         weights = classifier.trained(images(), classifier.Training(9, 1), torch.device("cpu")).weights
         assert [tuple(weight.shape) for weight in weights[::2]] == [(9, 64), (9, 9), (9, 9), (10, 9)]
 

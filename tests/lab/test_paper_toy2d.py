@@ -16,9 +16,9 @@ import torch
 from matplotlib.image import imread
 
 from vcl.errors import VclError
+from vcl.lab.experiments.experiment import PRESETS
 from vcl.lab.figures import toy2d as figure
 from vcl.lab.paper import toy2d
-from vcl.lab.settings import PRESETS
 from vcl.ops.rng import Rng
 
 CPU = torch.device("cpu")

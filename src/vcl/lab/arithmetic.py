@@ -1,4 +1,4 @@
-"""Sets the precision of matrix products on a GPU while a method runs, and restores it: the setting is global."""
+"""Sets the precision of matrix products on a GPU while a method runs. The setting is global, so it is restored."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MATMUL_PRECISIONS: tuple[MatmulPrecision, ...] = ("float32", "tf32")
 
 
 class _Users:
-    """The methods that multiply now, all in one precision; a method that wants another one waits.
+    """The methods that multiply now, all in one precision. A method that needs another one waits.
 
-    They are served in order of arrival, so that nobody waits forever while others come and go.
+    Methods are served in order of arrival, so that none waits forever.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ _USERS = _Users()
 
 @contextmanager
 def matrix_products(how: MatmulPrecision) -> Iterator[None]:
-    """Matrix products of float32 tensors on a GPU in full, or with factors rounded to TF32 (sums stay in full)."""
+    """Compute float32 matrix products on a GPU in full precision, or with factors rounded to TF32 (sums in float32)."""
     users, me = _USERS, object()
     with users.changed:
         users.waiting.append(me)

@@ -1,4 +1,4 @@
-"""Writes large files in a thread, while the computation goes on."""
+"""Writes large files in a thread while the computation continues."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor
 from vcl.lab.folder import write_atomic_bytes
 
 SMALL = 2**26
-"""Up to this many bytes, tensors are written without the thread."""
+"""Tensors below this total size in bytes are written without the thread."""
 
 
 @final
 class BackgroundWriter:
-    """Writes tensors to files in the order given, the large ones by a thread of its own.
+    """Writes tensors to files in the order given, large ones in a thread.
 
-    Leaving it waits for the last file, also after an error or an interrupt: what was given to it is on disk then.
+    On exit it waits for the last file, even after an error or an interrupt, so all files are then on disk.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class BackgroundWriter:
             self._wait()
 
     def __call__(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
-        """Write ``tensors``, which nobody changes any more; an error in the one before is raised here."""
+        """Write ``tensors``, which must not change afterwards. Raises the previous write's error, if any."""
         self._wait()
         small = sum(value.nbytes for value in tensors.values()) < SMALL
         if small:

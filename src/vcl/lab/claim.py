@@ -1,4 +1,4 @@
-"""Locks a folder for one process, until the process releases it or ends."""
+"""Locks a folder for one process until the process releases it or ends."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from time import sleep
 from typing import Any, final
 
 from vcl.errors import VclError
 
 LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
-"""The system's locks, where it has any."""
+"""The system's file locks; None if it has none."""
 
 MARKER = ".in-use"
 """The file that marks a claimed folder on systems that cannot lock folders."""
 
 BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 TRIES = 100
+PAUSE = 0.2
+"""Seconds between two attempts to lock a folder."""
+
+
+class TakenError(VclError):
+    """Another process has locked the folder."""
 
 
 @final
 class Claim:
-    """A folder that this process alone may use until it gives it back.
+    """A folder that only this process may use, until it gives it back.
 
-    The folder itself is locked, so nothing is left behind by a process that is killed. On a file system without such
-    locks a marker is made in it, which only one process can make; that of a killed process must be deleted by hand.
+    The lock is on the folder itself, so a killed process leaves nothing behind. A file system without such locks gets a
+    marker file instead, which only one process can create; a killed process's marker must be deleted by hand.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder if it is not there and claim it; raise OSError if that cannot be, VclError if it is taken."""
+        """Create the folder if needed and lock it. Raises OSError if that fails, VclError if another process has it."""
         self.folder, self.handle, self.marked = folder, -1, False
         for _ in range(TRIES):
             folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +55,7 @@ class Claim:
         raise VclError(f"{folder} comes and goes while it is claimed; give --out another folder.")
 
     def give_back(self) -> None:
-        """Let others have it."""
+        """Release the folder."""
         if self.marked:
             (self.folder / MARKER).unlink(missing_ok=True)
         if self.handle >= 0:
@@ -56,7 +63,7 @@ class Claim:
         self.handle, self.marked = -1, False
 
     def _lock(self) -> bool:
-        """Whether it is locked now; False where it cannot be."""
+        """Lock the folder; False if locks are unsupported. Raises TakenError if another process has it."""
         if LOCKS is None:
             return False
         try:
@@ -78,25 +85,35 @@ class Claim:
         self.marked = True
 
     def _same(self) -> bool:
-        """Whether what was claimed is still what is found under that name."""
+        """Whether the path still leads to the folder that was opened."""
         try:
             return os.path.samestat(os.fstat(self.handle), self.folder.stat())
         except FileNotFoundError:
             return False
 
 
-def taken(folder: Path, more: str) -> VclError:
-    """The error for a folder that another process has."""
-    return VclError(
+def taken(folder: Path, more: str) -> TakenError:
+    """The error for a folder that another process has locked."""
+    return TakenError(
         f"another vcl is at work in {folder}{more}; wait for it, or give --out another folder. Nothing was changed."
     )
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """The folder for this process alone while it is in here; one clear sentence if that cannot be."""
+def claimed(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Lock the folder for this process inside the context. Raises VclError if that fails.
+
+    With ``wait``, waits for a folder that another process has locked.
+    """
     try:
-        claim = Claim(folder)
+        while True:
+            try:
+                claim = Claim(folder)
+                break
+            except TakenError:
+                if not wait:
+                    raise
+                sleep(PAUSE)
     except OSError as error:
         raise VclError(
             f"cannot write to {folder} ({error.strerror}); give --out a folder that you may write."

@@ -1,4 +1,4 @@
-"""The command line. Nothing heavy is imported until a command needs it."""
+"""The command line. Commands import heavy modules only when they run."""
 
 from __future__ import annotations
 
@@ -10,33 +10,48 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import bench, data, list_names, paper, run, sample, sweep
+from vcl.lab.commands import bench, data, list_names, paper, predict, run, sample, show, sweep
+
+HELP = """Variational continual learning: yesterday's posterior is today's prior.
+
+\b
+Examples:
+  vcl list                                               experiments, methods, datasets
+  vcl run permuted-digits --method mle,vcl,vcl-random    what forgetting is, in a minute
+  vcl run permuted-digits --method vcl --settings        every setting and its meaning
+  vcl run split --dataset fashion-mnist --method vcl,si  any dataset in any stream
+  vcl show runs/mine                                     tables and figures again
+  vcl paper fig2 --preset quick                          the paper's figure, ours beside it
+"""
 
 app = typer.Typer(
     name="vcl",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Variational continual learning: yesterday's posterior is today's prior.",
+    rich_markup_mode=None,  # plain help shows flags as flags
+    help=HELP,
 )
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("paper")(paper.paper)
+app.command("show")(show.show)
+app.command("predict")(predict.predict)
 app.command("sample")(sample.sample)
 app.command("bench")(bench.bench)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
 
 INTERRUPTED = 130
-"""The exit code that typer turns Ctrl-C into."""
+"""The exit code after Ctrl-C, set by typer."""
 
 TERMINATED = 143
-"""That of a process that was asked to end (SIGTERM)."""
+"""The exit code after SIGTERM."""
 
 LESS = "give fewer seeds or --jobs, a smaller batch, fewer draws, or a smaller network."
 NO_MEMORY = ("can't allocate memory", "out of memory")
-"""What torch says where it gets none."""
+"""Parts of torch's messages when an allocation fails."""
 
-STOPPED = "stopped; finished tasks keep their rows. `vcl paper` continues them, `vcl run` needs a new --out."
+STOPPED = "stopped; finished tasks are kept. The same command with --out and that folder continues after them."
 
 
 def _version(wanted: bool) -> None:
@@ -55,7 +70,7 @@ def _top(
 
 
 def main() -> None:
-    """Run the command line; a mistake that a user can mend is one sentence on standard error and exit code 1."""
+    """Run the command line. An error the user can fix prints one sentence to standard error and exits with code 1."""
     # SIGTERM is handled like Ctrl-C: unfinished files are removed, finished ones are kept.
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -68,7 +83,7 @@ def main() -> None:
             raise
         typer.echo(f"vcl: there is not enough memory ({_first_line(error)}); {LESS}", err=True)
         sys.exit(1)
-    except OSError as error:  # not foreseen by any command: show the system's message
+    except OSError as error:  # not handled by any command: show the system's message
         typer.echo(f"vcl: the system refused: {error}; give another folder, or make room.", err=True)
         sys.exit(1)
     except SystemExit as stop:
@@ -82,5 +97,5 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What torch or Python says, without what follows it."""
+    """The first line of an error's message."""
     return (str(error).splitlines() or ["no memory was left"])[0].rstrip(".")

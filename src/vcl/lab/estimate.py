@@ -1,9 +1,9 @@
-"""`--dry-run`: the plan, with its time measured on a few real steps and its memory counted."""
+"""`--dry-run`: shows the plan, its time extrapolated from a few real steps, and its memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -13,10 +13,12 @@ from rich.table import Table
 
 from vcl.data import Data, dataset
 from vcl.errors import VclError
-from vcl.lab.kind import MethodEntry
+from vcl.fitting.loop import Ascent
 from vcl.lab.largest import engine_of
 from vcl.lab.memory import check_memory, gigabytes, look
+from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.plan import Plan
+from vcl.lab.settings import text_of
 from vcl.lab.streams import Arrays
 from vcl.models.base import Model
 from vcl.ops.rng import Rng
@@ -24,26 +26,30 @@ from vcl.projections import Projection, Target
 from vcl.recursion import Method, Task
 
 TRIAL = 5
-"""Steps that are timed (after as many untimed ones) for each kind of fit."""
+"""Timed steps for each kind of fit, after as many untimed ones."""
 
 
 class PlannedFit(NamedTuple):
-    """One fit that the plan will make: by which projection, of how many examples, from the prior or later."""
+    """One fit of the plan: its projection, its number of examples, and whether it starts at the prior."""
 
     project: Any
     examples: int
     first: bool
-    climbs: bool = True
+
+    @property
+    def climbs(self) -> bool:
+        """Whether an optimiser (``ascent``) fits it in steps, which can be timed one by one."""
+        return is_dataclass(self.project) and isinstance(getattr(self.project, "ascent", None), Ascent)
 
     @property
     def batch(self) -> int:
-        """Examples a step; a fit that is no climb takes each example as a step, or as many as it says."""
+        """Examples per step; without ``ascent``, the projection's ``batch``, or 1 if it has none."""
         batch: int | None = self.project.ascent.batch if self.climbs else getattr(self.project, "batch", 1)
         return min(batch or self.examples, self.examples)
 
     @property
     def kind(self) -> tuple[int, int, bool, bool]:
-        """Fits of one kind take the same time a step."""
+        """A key of fits that take the same time per step."""
         return id(self.project), self.batch, self.first, self.examples > self.batch
 
     @property
@@ -54,40 +60,35 @@ class PlannedFit(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What one method will take."""
+    """The cost of one method."""
 
     method: str
     steps: int
     seconds: float
     gigabytes: float
     engine: str
-    """Of its fits."""
+    """The engine of its fits."""
 
 
-def estimate(plan: Plan, data: Arrays) -> list[Estimate]:
-    """Per method: optimiser steps over all tasks and fits, their time on this device, and the peak of memory."""
+def estimate(plan: Plan, data: Arrays | None) -> list[Estimate]:
+    """Per method: steps over all tasks and fits, their time on this device, and the peak memory."""
     return [_one(plan, entry, data) for entry in plan.methods]
 
 
-def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
-    """Print the plan and what it will take."""
-    console.print(f"{plan.experiment.name}, preset {plan.preset}, {len(plan.seeds)} seeds stacked, on {plan.device}")
+def show_estimate(plan: Plan, data: Arrays | None, console: Console) -> None:
+    """Print the plan and its cost."""
+    console.print(f"{plan.name}, preset {plan.preset}, {len(plan.seeds)} seeds stacked, on {plan.device}")
     for name, lams in plan.grid.items():
         console.print(f"{name}: lambda {', '.join(f'{lam:g}' for lam in lams)}, stacked too", highlight=False)
-    console.print(
-        ", ".join(f"{key}={value}" for key, value in vars(plan.settings).items()),
-        soft_wrap=True,
-        highlight=False,
-    )
-    for entry in plan.methods:
-        overrides = plan.overrides(entry)
-        if overrides:
-            listed = ", ".join(f"{key}={value}" for key, value in overrides.items())
-            console.print(f"{entry.name}: {listed}", highlight=False)
+    parts: dict[str, list[str]] = {}
+    for part, setting, value, _ in plan.listed():
+        parts.setdefault(part, []).append(f"{setting.shown}={text_of(value)}")
+    for part, values in parts.items():
+        console.print(f"{part}: {', '.join(values)}", soft_wrap=True, highlight=False)
     table = Table("method", "steps", "about", "memory", "engine")
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
-        column.overflow = "fold"  # a number that is cut is another number
+        column.overflow = "fold"  # a truncated number would be wrong
     for each in estimate(plan, data):
         table.add_row(
             each.method,
@@ -102,19 +103,19 @@ def show_estimate(plan: Plan, data: Arrays, console: Console) -> None:
     )
 
 
-def check_methods(plan: Plan, data: Arrays, jobs: int = 1) -> None:
-    """Raise one clear sentence, before any training, unless every method can take the tasks and the network.
+def check_methods(plan: Plan, data: Arrays | None, jobs: int = 1) -> None:
+    """Raise VclError, before any training, unless every method can learn the tasks with this network.
 
-    All must fit into memory, tasks must be large enough for a method's coreset, and the network small enough for its
-    limit.
+    All must fit into memory. Tasks must be large enough for a method's coreset, and the network must be within its
+    limit on parameters.
     """
     check_memory(plan, data, jobs)
-    stream = plan.experiment.stream(data, plan.settings, Rng((0,)))
+    stream = plan.stream(data, Rng((0,)))
     tasks = [(task.train.size, task.heads) for task in stream]
+    model = plan.model(stream.shape)
+    largest = max(model.layout(heads).size for _, heads in tasks)
     for entry in plan.methods:
-        fits(plan.build(entry), [size for size, _ in tasks], entry.climbs)
-        model = plan.experiment.kind.model(plan.settings_of(entry), stream.shape)
-        largest = max(model.layout(heads).size for _, heads in tasks)
+        fits(plan.build(entry), [size for size, _ in tasks])
         if entry.most_parameters is not None and largest > entry.most_parameters:
             raise VclError(
                 f"{entry.name} takes networks of up to {entry.most_parameters} parameters a task, and this one has "
@@ -122,39 +123,37 @@ def check_methods(plan: Plan, data: Arrays, jobs: int = 1) -> None:
             )
 
 
-def fits(method: Method[Any], sizes: Sequence[int], climbs: bool = True) -> list[PlannedFit]:
-    """The fits of a whole stream of tasks of these sizes, by asking the coreset rule."""
+def fits(method: Method[Any], sizes: Sequence[int]) -> list[PlannedFit]:
+    """All fits of a stream with tasks of these sizes, as the coreset rule splits them."""
     made = []
     coreset: Data | None = None
     propagated = False
     for t, size in enumerate(sizes, start=1):
-        # One pixel an example is enough to learn how many points a rule keeps.
+        # One pixel per example is enough to see how many points a rule keeps.
         new = dataset(torch.zeros(size, 1), torch.zeros(size), str(t), str(t))
         coreset, rest = method.choose(coreset or new.empty(), new, Rng((0,)))
-        made.append(PlannedFit(method.project, rest.size, not propagated, climbs))
+        made.append(PlannedFit(method.project, rest.size, not propagated))
         propagated = propagated or rest.size > 0
         parts = [coreset] if method.predictive == "joint" else [coreset.where([s]) for s in coreset.sources]
-        made += [PlannedFit(method.refit, part.size, not propagated, climbs) for part in parts]
+        made += [PlannedFit(method.refit, part.size, not propagated) for part in parts]
     return [fit for fit in made if fit.examples]
 
 
-def _one(plan: Plan, entry: MethodEntry, data: Arrays) -> Estimate:
-    settings, seeds = plan.settings_of(entry), tuple(run.seed for run in plan.runs(entry))
-    stream = plan.experiment.stream(data.to(plan.device), settings, Rng(seeds))
-    kind = plan.experiment.kind
-    task, model = stream.make(0), kind.model(settings, stream.shape)
-    # The other tasks are about as large as the first.
-    planned = fits(plan.build(entry), [task.train.size] * stream.size, entry.climbs)
+def _one(plan: Plan, entry: MethodEntry, data: Arrays | None) -> Estimate:
+    seeds = tuple(run.seed for run in plan.runs(entry))
+    stream = plan.stream(None if data is None else data.to(plan.device), Rng(seeds)).to(plan.device)
+    task, model = stream.make(0), plan.model(stream.shape)
+    # Assumes that the other tasks are about as large as the first.
+    planned = fits(plan.build(entry), [task.train.size] * stream.size)
     kinds = {fit.kind: fit for fit in planned}
     cost = {kind: _step_seconds(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
     seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
-    lams = len(plan.grid.get(entry.name, (None,)))
-    held = gigabytes(plan, entry, look(plan, settings, data), settings, lams)
+    held = gigabytes(plan, entry, look(plan, data), len(plan.grid.get(entry.name, (None,))))
     return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held, engine_of(plan, entry, data))
 
 
 def _step_seconds(fit: PlannedFit, task: Task, model: Model, rng: Rng) -> float:
-    """Seconds a step, by taking a few: within one epoch if an epoch has several, else one an epoch, as in the fit."""
+    """Seconds per step, from a few steps: in one epoch if it has several steps, else one per epoch, as in the fit."""
     prior, runs = model.prior(task.heads), len(rng.seeds)
     q = fit.project.initial(prior.to(task.train.x.device).expand(runs))
     if not fit.first:

@@ -1,11 +1,11 @@
-"""How many numbers a fit holds at once beside beliefs and data: counted by the engine that will compute it.
+"""The numbers that a fit holds at once, besides beliefs and data. They depend on the engine that computes it.
 
-    climb    where it stands, its gradient and Adam's two moments; of a point also the start and the last gradient
-    source   what is drawn: noise of all runs (kernels make their own), weights and their gradients
-    walk     what comes out of every layer, and the gradients on the way back
+    climb    the parameters, their gradient and Adam's two moments; for a point also its start and last gradient
+    source   what is drawn: noise of all runs (Triton kernels generate theirs), weights and their gradients
+    walk     the outputs of every layer, and the gradients of the backward pass
 
-In torch the layered engine takes one run after another, so its source and walk are those of one run; in Triton, and in
-the general engine, they are those of all runs.
+In torch the layered engine processes one run at a time, so source and walk count one run. In Triton and in the general
+engine they count all runs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from vcl.models.base import roles
 from vcl.ops.layer_weights import Block
 
 PENALTY = 6
-"""Values a parameter that a quadratic penalty holds: centre, precision, weight, start, and what its gradient takes."""
+"""Values per parameter of a quadratic penalty: centre, precision, weight, start, and temporaries of its gradient."""
 
 GENERAL = 4
-"""Values that torch keeps of each unit and row in the general engine, where a pass is differentiated as a whole."""
+"""Values per unit and row that torch keeps in the general engine, which differentiates a whole pass."""
 
 
 class Rows(NamedTuple):
-    """What a walk is made for: draws and examples, and which leaf operations compute it."""
+    """Draws and examples in a walk, and the operations that compute it."""
 
     draws: int
     examples: int
@@ -35,11 +35,11 @@ class Rows(NamedTuple):
 
 
 def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, runs: int, examples: int) -> int:
-    """The peak of a fit to so many examples of these heads, by a projection that climbs, in numbers."""
+    """The peak count of numbers in a fit to ``examples`` examples of these heads, by an iterative projection."""
     layout = model.layout(heads)
     held, spread, points = roles(model, layout)
     structure, estimator = model.structure(tuple(heads)), getattr(project, "estimator", None)
-    draws = project.draws if model.latent or estimator is not None else 1
+    draws = getattr(project, "draws", 1) if model.latent or estimator is not None else 1
     batch = min(project.ascent.batch or examples, examples)
     shared = set(points.names) if estimator is not None else set(layout.names)
     rows = Rows(draws, batch, triton, estimator == "local")
@@ -48,7 +48,7 @@ def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, ru
         at_once, walk = runs, GENERAL * batch * units
     else:
         at_once = runs if triton else 1
-        # The last batch of an epoch may be smaller; it has memory of its own.
+        # The last batch of an epoch may be smaller, and has its own memory.
         walks = (walk_values(structure, layout, shared, rows._replace(examples=n)) for n in (batch, examples % batch))
         walk = sum(walks)
     if estimator is None:
@@ -58,7 +58,7 @@ def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, ru
         climbed = 2 * spread.size + points.size
         climb = (4 + (project.ascent.average > 0)) * climbed + (held.size if held.size <= SMALL else 0)
         source, noise = _source(rows, spread, points, isinstance(structure, Opaque))
-        if held != layout:  # the KL is about a part: that of q_{t-1} is a copy, that of q is one at every step
+        if held != layout:  # the KL covers a part: one copy of that of q_{t-1}, and one of q's per step
             climb += 2 * held.size + points.size
             source += 0 if triton else 8 * held.size
     noise += draws * batch * model.latent
@@ -67,19 +67,19 @@ def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, ru
 
 
 def _source(rows: Rows, spread: Layout, points: Layout, general: bool) -> tuple[int, int]:
-    """The weights of the runs at work and what their gradients take, and the noise of every run."""
+    """Weights of the active runs with their gradients, and the noise of every run."""
     matrices = [shape for shape in spread.shapes if len(shape) == 2]
     if rows.local:
         units = rows.draws * rows.examples * sum(shape[0] for shape in matrices)
         return (6 if rows.triton or general else 3) * spread.size + points.size, units
-    # Two copies of every draw: its weights, and their gradients until they are summed; torch's own make a third.
+    # Two copies per draw: weights, and gradients until they are summed. In the general engine torch adds a third.
     copies = (2 if rows.draws > 1 or rows.triton else 1) + general
     kept = points.size if rows.triton else 2 * spread.size + points.size
     return copies * rows.draws * spread.size + kept, 0 if rows.triton else rows.draws * spread.size
 
 
 def walk_values(structure: Fork | Latent, layout: Layout, shared: set[str], rows: Rows) -> int:
-    """What one run's layers hold on the way up and down; draws share the weights named in ``shared``."""
+    """Values in one run's forward and backward pass; draws share the weights named in ``shared``."""
     if not rows.examples:
         return 0
     walk, every = _Walk(dict(zip(*layout, strict=True)), shared, rows), rows.draws * rows.examples
@@ -92,19 +92,19 @@ def walk_values(structure: Fork | Latent, layout: Layout, shared: set[str], rows
     together = all(block.weight in shared for block in trunk)
     for head in heads:
         total += walk.layer(head, together, bool(trunk)) + 3 * every * walk.shapes[head.weight][0]
-    if len(heads) > 1:  # gradients of several heads are added
+    if len(heads) > 1:  # gradients of several heads are summed
         total += 2 * every * walk.shapes[heads[0].weight][1]
     return total + walk.inputs
 
 
 class _Walk:
-    """Counts layers; a layer's inputs are shared by draws until the first whose weights are not."""
+    """Counts values in layers. Draws share inputs up to the first layer whose weights they do not share."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]], shared: set[str], rows: Rows) -> None:
         self.shapes, self.shared, self.rows, self.inputs = shapes, shared, rows, 0
 
     def chain(self, blocks: list[Block], shared_input: bool, below: bool) -> int:
-        """All layers of a chain."""
+        """Values of all layers of a chain."""
         total = 0
         for block in blocks:
             total += self.layer(block, shared_input, below)
@@ -112,7 +112,7 @@ class _Walk:
         return total
 
     def layer(self, block: Block, shared_input: bool, below: bool) -> int:
-        """What goes out, what came in where squares stand beside it, and the gradients of both."""
+        """Values of one layer: outputs, inputs if their squares are kept, and the gradients of both."""
         (draws, examples, triton, local), (out, width) = self.rows, self.shapes[block.weight]
         if not self.inputs:
             self.inputs = examples * width

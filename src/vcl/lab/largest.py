@@ -1,11 +1,11 @@
-"""The largest fits that a method will make: what they need of memory, and the engine that computes them."""
+"""The largest fits of a method, for estimates of memory, and the engine that computes them."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from vcl.coresets import sizes
-from vcl.lab.kind import MethodEntry
+from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
@@ -14,7 +14,7 @@ from vcl.recursion import Method
 
 
 class Largest(NamedTuple):
-    """A fit by a projection to so many examples of so many tasks."""
+    """A fit by a projection, with its numbers of examples and tasks."""
 
     what: str
     project: Any
@@ -25,19 +25,18 @@ class Largest(NamedTuple):
 
 
 def largest_fits(method: Method[Any], tasks: int, examples: int) -> list[Largest]:
-    """The largest fit of a task's data and of a coreset, for tasks of so many examples; those that are made at all."""
+    """The largest fit to a task's data and to a coreset, for tasks of this many examples; empty fits are left out."""
     together = tasks if method.predictive == "joint" else 1
     (every, rest), kept = sizes(method.choose, tasks, examples), sizes(method.choose, together, examples).kept
     made = [Largest("task", method.project, rest, 1, every), Largest("coreset", method.refit, kept, together, every)]
     return [fit for fit in made if fit.examples]
 
 
-def engine_of(plan: Plan, entry: MethodEntry, data: Arrays) -> str:
-    """The engine of a method's fits, and that of its coreset's fits where it is another; "-" where there is none."""
-    settings = plan.settings_of(entry)
-    stream = plan.experiment.stream(data, settings, Rng((0,)))
+def engine_of(plan: Plan, entry: MethodEntry, data: Arrays | None) -> str:
+    """The name of the engine of a method's fits, and that of its coreset fits if it differs; "-" if there is none."""
+    stream = plan.stream(data, Rng((0,)))
     first, last = stream.make(0), stream.make(stream.size - 1)
-    model = plan.experiment.kind.model(settings, stream.shape)
+    model = plan.model(stream.shape)
     heads = {**first.heads, **last.heads}
     prior = model.prior(heads).to(plan.device)
     names = {
@@ -46,8 +45,3 @@ def engine_of(plan: Plan, entry: MethodEntry, data: Arrays) -> str:
     }
     main = names.pop("task", None) or names["coreset"]
     return main + "".join(f"; {what}: {name}" for what, name in names.items() if name != main)
-
-
-def engines(plan: Plan, data: Arrays) -> dict[str, str]:
-    """The engine of each method of a plan. It is part of a record, not of what the numbers are recognised by."""
-    return {entry.name: engine_of(plan, entry, data) for entry in plan.methods}

@@ -1,4 +1,4 @@
-"""Progress for people: live bars on a terminal, plain lines elsewhere."""
+"""Progress reports: live bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vcl.lab.runner import FinishedTask
 
 
 class Watch(Protocol):
-    """What a running method tells."""
+    """Receives the progress of a running method."""
 
     def begin(self, method: str, tasks: int) -> None:
         """A method starts."""
@@ -40,7 +40,7 @@ class Watch(Protocol):
 
 @contextmanager
 def watching(console: Console, lines: bool = False) -> Iterator[Watch]:
-    """Bars if the console is a terminal, lines if not, or if several are at work."""
+    """Bars if the console is a terminal; lines otherwise, or if ``lines`` is set because several methods run."""
     if lines or not console.is_terminal:
         yield _Lines(console)
         return
@@ -99,7 +99,7 @@ class _Bars:
 
 
 def both(one: Report, other: Report) -> Report:
-    """A report that tells two."""
+    """A report that calls two others."""
 
     def report(epoch: Epoch) -> None:
         one(epoch)
@@ -109,7 +109,7 @@ def both(one: Report, other: Report) -> Report:
 
 
 def summary_line(done: FinishedTask) -> str:
-    """One finished task in one line; of a grid of lambdas, the best so far."""
+    """One line for a finished task; for a grid of lambdas, with the best so far."""
     score = done.score
     if not done.rows:
         return f"{done.method}: task {done.number} of {done.tasks} ({done.task}) in {done.seconds:.1f} s, no test data"

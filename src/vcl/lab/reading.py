@@ -1,50 +1,45 @@
-"""Reads files that vcl wrote without trusting them: each fault is reported in one sentence that names the file."""
+"""Reads files that vcl wrote, without trusting them. Each fault is one sentence that names the file."""
 
 from __future__ import annotations
 
 import csv
 import json
-import types
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite, isnan
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from vcl.beliefs.layout import Layout
+from vcl.data import Data
 from vcl.errors import VclError
 from vcl.lab.folder import UnwritableError
-from vcl.lab.kind import Run
 from vcl.lab.results import Row
-from vcl.lab.settings import check
 from vcl.learner.checkpoint import unpacked
 from vcl.models.fingerprint import check_model
 from vcl.recursion import SetAside, State
 
-S = TypeVar("S")
-
 ANEW = "delete its folder to compute it anew"
-"""What to do about a file that `vcl paper` kept."""
+"""Advice for a damaged file of a part."""
 
 
 DAMAGED = (
     LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError, csv.Error,
 )  # fmt: skip
-"""What reading a file may end in that is not as it was written."""
+"""Exceptions that reading a damaged file may raise."""
 
 
 class DamagedError(ValueError):
-    """What is wrong with a file, for :func:`reading` to tell."""
+    """A fault in a file's content; :func:`reading` reports it."""
 
 
 @contextmanager
 def reading(path: Path, mend: str = ANEW) -> Iterator[None]:
-    """Whatever fails in here, but for a write, is told as a fault of this file, with what to do about it."""
+    """Turn any failure inside, except a failed write, into a VclError about this file; ``mend`` is the advice."""
     try:
         yield
     except UnwritableError:
@@ -59,20 +54,20 @@ def reading(path: Path, mend: str = ANEW) -> Iterator[None]:
 
 
 def require(fine: bool, fault: str) -> None:
-    """Within :func:`reading`: the fault, unless all is fine."""
+    """Raise the fault unless ``fine``; for use within :func:`reading`."""
     if not fine:
         raise DamagedError(fault)
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; within :func:`reading`."""
+    """The JSON object in a file; for use within :func:`reading`."""
     found = json.loads(path.read_text())
     require(isinstance(found, dict), "it is no JSON object")
     return dict(found)
 
 
 def read_part(path: Path) -> dict[str, Any]:
-    """What `vcl paper` wrote of a part, its kinds of values checked."""
+    """The content of a part.json, with its types checked."""
     with reading(path):
         known = read_object(path)
         finished, seconds, notes = known["finished"], known["seconds"], known["notes"]
@@ -85,8 +80,35 @@ def read_part(path: Path) -> dict[str, Any]:
     return known
 
 
+def read_runs(path: Path, known: Mapping[str, Any]) -> None:
+    """Check the names, runs and finished tasks of a stack in a part.json."""
+    with reading(path):
+        for name in ("experiment", "method", "preset", "asked", "started", "device", "engine", "command"):
+            require(isinstance(known[name], str), f"{name} is {known[name]!r}")
+        require(type(known["place"]) is int, f"place is {known['place']!r}")
+        runs, tasks = known["runs"], known["tasks"]
+        fine = isinstance(runs, list) and bool(runs) and all(isinstance(run, list) and len(run) == 2 for run in runs)
+        require(fine and all(type(run[1]) is int for run in runs), f"runs is {runs!r}")
+        require(all(run[0] is None or type(run[0]) in (int, float) for run in runs), f"runs is {runs!r}")
+        require(len({tuple(run) for run in runs}) == len(runs), "a run is named twice")
+        fine = isinstance(tasks, list) and all(isinstance(task, list) and len(task) == 2 for task in tasks)
+        require(
+            fine and all(isinstance(task[0], str) and type(task[1]) is bool for task in tasks), f"tasks is {tasks!r}"
+        )
+        changes, grid, dataset, share = (known[name] for name in ("changes", "grid", "dataset", "validation"))
+        fine = isinstance(changes, list) and all(isinstance(each, str) and "=" in each for each in changes)
+        require(fine, f"changes is {changes!r}")
+        require(isinstance(grid, bool), f"grid is {grid!r}")
+        require(dataset is None or isinstance(dataset, str), f"dataset is {dataset!r}")
+        require(share is None or (type(share) is float and 0 < share < 1), f"validation is {share!r}")
+        builds = known["builds"]
+        fine = bool(builds) and all(isinstance(each.get(name), str) for each in builds for name in ("vcl", "torch"))
+        require(fine, f"builds is {builds!r}")
+        read_set_aside(path, known, len(runs))
+
+
 def read_set_aside(path: Path, known: Mapping[str, Any], runs: int) -> tuple[SetAside, ...]:
-    """The runs, of so many, that a part's numbers are without."""
+    """The runs that a part's numbers exclude, out of ``runs``."""
     with reading(path):
         found = tuple(SetAside(**each) for each in known.get("set_aside", []))
         fine = all(type(each.run) is int and 0 <= each.run < runs and type(each.task) is int for each in found)
@@ -95,9 +117,9 @@ def read_set_aside(path: Path, known: Mapping[str, Any], runs: int) -> tuple[Set
 
 
 def read_state(
-    path: Path, model: Any, runs: int, tasks: int, images: Tensor, device: torch.device | str = "cpu"
+    path: Path, model: Any, runs: int, tasks: int, like: Data, device: torch.device | str = "cpu"
 ) -> State[Any]:
-    """The state in a file, which must be of this model, so many runs, at most so many tasks and such images."""
+    """The state in a file, checked against the model, the number of runs, the most tasks, and the type of data."""
     with reading(path):
         state = unpacked(path.read_bytes(), device)
         mean, coreset, wanted = state.propagated.mean, state.coreset, model.layout(state.heads)
@@ -110,11 +132,14 @@ def read_state(
             fits = same_layout(belief.layout, wanted) or same_layout(belief.layout, wanted.touched([head]))
             require(fits, f"head {head!r} is of another network")
         if coreset is not None:
-            pixels = coreset.x.shape[2:].numel()
-            require(coreset.x.dtype == images.dtype and pixels == images[0].numel(), "its coreset is of other images")
-            require(coreset.y.dtype == torch.int64 and coreset.y.dim() == 2, "its coreset has labels of another kind")
-            known = (coreset.y >= 0) & (coreset.y < max(state.heads.values(), default=0))
-            require(bool(known.all()) and set(coreset.heads) <= set(state.heads), "its coreset has unknown labels")
+            fits = coreset.x.dtype == like.x.dtype and coreset.x.shape[2:] == like.x.shape[2:]
+            require(fits, "its coreset is of other inputs")
+            fits = coreset.y.dtype == like.y.dtype and coreset.y.shape[2:] == like.y.shape[2:]
+            require(fits, "its coreset has labels of another kind")
+            if not like.y.is_floating_point():
+                known = (coreset.y >= 0) & (coreset.y < max(state.heads.values(), default=0))
+                require(bool(known.all()), "its coreset has unknown labels")
+            require(set(coreset.heads) <= set(state.heads), "its coreset has unknown heads")
     return state
 
 
@@ -123,14 +148,20 @@ def same_layout(one: Layout, other: Layout) -> bool:
     return dict(zip(one.names, one.shapes, strict=True)) == dict(zip(other.names, other.shapes, strict=True))
 
 
-def check_rows(rows: Sequence[Row], runs: Sequence[Run], tasks: int, path: Path) -> None:
-    """Raise one clear sentence unless the rows are those of these runs: every metric after and on every task, once."""
+def check_rows(
+    rows: Sequence[Row], runs: Sequence[tuple[str, int]], tasks: Sequence[tuple[str, bool]], path: Path
+) -> None:
+    """Raise VclError unless the rows hold each metric of these runs exactly once, after and on every task.
+
+    Each of ``tasks`` is a name and whether it has test data; tasks without test data have no rows.
+    """
     with reading(path):
         wanted = {
-            (run.label, run.seed, after, on)
+            (*run, after, on)
             for run in runs
-            for after in range(1, tasks + 1)
+            for after in range(1, len(tasks) + 1)
             for on in range(1, after + 1)
+            if tasks[on - 1][1]
         }
         by_metric: dict[str, list[tuple[str, int, int, int]]] = {}
         for row in rows:
@@ -144,37 +175,10 @@ def check_rows(rows: Sequence[Row], runs: Sequence[Run], tasks: int, path: Path)
 
 
 def check_pictures(pictures: Sequence[Tensor], runs: int, tasks: int, path: Path) -> None:
-    """Raise one clear sentence unless these are pictures after each task: uint8 [runs, tasks so far, count, H, W]."""
+    """Raise VclError unless there is one uint8 [runs, tasks so far, count, H, W] after each task."""
     with reading(path):
         require(len(pictures) == tasks, f"it holds pictures after {len(pictures)} tasks, not {tasks}")
         for after, images in enumerate(pictures, start=1):
             kind = f"after task {after} it holds {images.dtype} {tuple(images.shape)}"
             fine = images.dtype == torch.uint8 and images.dim() == 5 and images.shape[:2] == (runs, after)
             require(fine and images.shape[2:] == pictures[0].shape[2:] and images.numel() > 0, kind)
-
-
-def read_settings(kind: type[S], values: Mapping[str, Any]) -> S:
-    """Settings of a kind from JSON, every value checked; within :func:`reading`. What is unknown is left out."""
-    hints = typing.get_type_hints(kind)
-    known = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in hints
-    }
-    for name, value in known.items():
-        require(_is(value, hints[name]), f"the setting {name} is {value!r}")
-    made = kind(**known)
-    check(made)  # type: ignore[arg-type]
-    return made
-
-
-def _is(value: Any, hint: Any) -> bool:
-    """Whether a value from JSON is of the kind that a setting has."""
-    options = typing.get_args(hint)
-    if typing.get_origin(hint) is Literal:
-        return value in options
-    if isinstance(hint, types.UnionType):
-        return any(_is(value, option) for option in options)
-    if typing.get_origin(hint) is tuple:
-        return isinstance(value, tuple) and all(_is(each, options[0]) for each in value)
-    if hint is float:
-        return type(value) in (int, float)
-    return type(value) is hint

@@ -1,18 +1,20 @@
-"""Results as rows, one number each, by (method, seed, after task, on task, metric). Tables and figures read rows."""
+"""Results as rows: one number per (method, seed, after task, on task, metric). Tables and figures read rows."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from vcl.errors import VclError
 from vcl.predicting.metrics import average_accuracy, backward_transfer, forgetting
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -26,6 +28,20 @@ class Row(NamedTuple):
     value: float
 
 
+class Objective(NamedTuple):
+    """The objective of a run in one epoch of a fit, averaged over the epoch's steps."""
+
+    method: str
+    seed: int
+    task: int
+    fit: str
+    epoch: int
+    value: float
+
+
+OBJECTIVES = Objective._fields
+
+
 class Summary(NamedTuple):
     """Mean and standard error over seeds; the error is NaN for a single seed."""
 
@@ -33,12 +49,17 @@ class Summary(NamedTuple):
     error: float
     seeds: int
 
+    def text(self, digits: int = 3, scale: float = 1.0) -> str:
+        """The mean, with ± the error if there is one, for tables."""
+        spread = f" ± {scale * self.error:.{digits}f}" if self.error == self.error else ""
+        return f"{scale * self.mean:.{digits}f}{spread}"
+
 
 LAMBDA = " lambda="
 
 
 def label(method: str, value: float, key: str = "lambda") -> str:
-    """What the rows of a method at one lambda of a grid, or one value of another setting, are called.
+    """The label of a method's rows at one lambda of a grid, or at one value of another setting.
 
     >>> label("ewc", 100.0), split_label("ewc lambda=100"), split_label("ewc")
     ('ewc lambda=100', ('ewc', 100.0), ('ewc', None))
@@ -46,11 +67,11 @@ def label(method: str, value: float, key: str = "lambda") -> str:
     ('vcl-random coreset=400', ('vcl-random', 400.0))
     """
     short = f"{value:g}"
-    return f"{method} {key}={short if float(short) == value else value}"  # two values never share a name
+    return f"{method} {key}={short if float(short) == value else value}"  # two values never share a label
 
 
 def split_label(name: str, key: str = "lambda") -> tuple[str, float | None]:
-    """The inverse of :func:`label`; None where the key is not in it. What stands behind the value stays in the name.
+    """The inverse of :func:`label`; None if the key is missing. Text after the value stays in the name.
 
     >>> split_label("vcl-random coreset=400 (local)", "coreset")
     ('vcl-random (local)', 400.0)
@@ -65,26 +86,48 @@ def shown(name: str) -> str:
     return name.replace(LAMBDA, " λ=")
 
 
-def to_csv(rows: Iterable[Row]) -> str:
-    """Rows as CSV text, numbers written so that they read back exactly."""
+def write_csv(columns: Sequence[str], lines: Iterable[tuple[Any, ...]]) -> str:
+    """Lines as CSV text; numbers in the last column are written so that they read back exactly."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(Row._fields)
-    writer.writerows((*row[:5], repr(row.value)) for row in rows)
+    writer.writerow(columns)
+    writer.writerows((*line[:-1], repr(line[-1])) for line in lines)
     return out.getvalue()
 
 
+def to_csv(rows: Iterable[Row]) -> str:
+    """Rows as CSV text."""
+    return write_csv(Row._fields, rows)
+
+
 def read_csv(path: Path) -> list[Row]:
-    """The rows of a file that :func:`to_csv` made."""
+    """The rows of a file written by :func:`to_csv`."""
+    return _read(
+        path,
+        Row._fields,
+        lambda r: Row(r["method"], int(r["seed"]), int(r["after"]), int(r["on"]), r["metric"], float(r["value"])),
+    )
+
+
+def read_objectives(path: Path) -> list[Objective]:
+    """The objectives of a part; an empty list if the file does not exist."""
+    if not path.exists():
+        return []
+    return _read(
+        path,
+        OBJECTIVES,
+        lambda r: Objective(r["method"], int(r["seed"]), int(r["task"]), r["fit"], int(r["epoch"]), float(r["value"])),
+    )
+
+
+def _read(path: Path, columns: tuple[str, ...], make: Callable[[dict[str, str]], T]) -> list[T]:
+    """The lines of a CSV file with these columns. Raises VclError if it is damaged."""
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) != Row._fields:
+            if tuple(reader.fieldnames or ()) != columns:
                 raise ValueError(f"its columns are {reader.fieldnames}")
-            return [
-                Row(r["method"], int(r["seed"]), int(r["after"]), int(r["on"]), r["metric"], float(r["value"]))
-                for r in reader
-            ]
+            return [make(line) for line in reader]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise VclError(f"{path} holds no vcl rows ({error}); give the rows.csv of a run.") from error
 
@@ -95,7 +138,7 @@ def methods(rows: Sequence[Row]) -> list[str]:
 
 
 def matrix(rows: Sequence[Row], method: str, metric: str = "accuracy") -> Tensor:
-    """A[seed, after, on] of one method; what is not in the rows is NaN."""
+    """A[seed, after, on] of one method; NaN where there is no row."""
     mine = [row for row in rows if row.method == method and row.metric == metric]
     seeds = sorted({row.seed for row in mine})
     size = max((row.after for row in mine), default=0)
@@ -117,8 +160,13 @@ def final_score(rows: Sequence[Row], method: str, metric: str) -> Summary:
     return summarise(matrix(rows, method, metric)[:, -1].nanmean(-1))
 
 
+def forgotten(rows: Sequence[Row], method: str, metric: str) -> Summary:
+    """The loss in a metric since each task was learned, averaged over all tasks but the last."""
+    return summarise(forgetting(matrix(rows, method, metric)))
+
+
 def final(rows: Sequence[Row], method: str) -> dict[str, Summary]:
-    """The measures after the last task: what a table shows of a method."""
+    """A method's measures after the last task, by name."""
     A = matrix(rows, method)
     return {
         "average accuracy": summarise(average_accuracy(A)[:, -1]),

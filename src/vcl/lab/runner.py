@@ -11,16 +11,18 @@ from torch import Tensor
 from vcl.errors import NonFiniteError
 from vcl.fitting.loop import Report, silent
 from vcl.lab.arithmetic import matrix_products
-from vcl.lab.kind import EvaluationContext, MethodEntry, PreparationContext, Score
+from vcl.lab.evaluation import EvaluationContext, Run, Score
+from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
+from vcl.lab.settings import values_of
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
-from vcl.recursion import SetAside, State, Task, describe_set_aside, initial, learn, set_runs_aside
+from vcl.recursion import State, Task, describe_set_aside, initial, learn, set_runs_aside
 
 
 class FinishedTask(NamedTuple):
-    """One task learned by one method, for all runs."""
+    """One task learned by one method, for all runs of a stack."""
 
     method: str
     task: str
@@ -31,10 +33,12 @@ class FinishedTask(NamedTuple):
     state: State[Any]
     """All that is needed to go on from here."""
     score: Score
+    tested: bool = True
+    """Whether it has test data."""
     pictures: Tensor | None = None
-    """What the kind's ``samples`` gave."""
-    saved: bytes | None = None
-    """What the kind's ``save`` gave, after the last task."""
+    """What the evaluation's ``samples`` returned."""
+    kept: State[Any] | None = None
+    """After the last task: what is kept for later predictions."""
 
 
 def quiet(line: str) -> None:
@@ -44,30 +48,29 @@ def quiet(line: str) -> None:
 def run_method(
     plan: Plan,
     entry: MethodEntry,
-    data: Arrays,
+    runs: Sequence[Run],
+    data: Arrays | None,
+    prepared: Any = None,
     report: Report = silent,
     state: State[Any] | None = None,
     say: Callable[[str], None] = quiet,
 ) -> Iterator[FinishedTask]:
-    """Learn the stream with one method, all runs stacked, and evaluate on every task so far after each one.
+    """Learn the stream with one method, these runs stacked, and evaluate on every task so far after each one.
 
-    ``state`` is where an earlier run stopped; its tasks are not learned again, and the end is the same, bit for bit.
+    ``state`` is where an earlier run stopped: its tasks are not learned again, and the result is the same, bit for bit.
     A run that leaves the finite numbers, in training or in prediction, is set aside, which ``say`` is told.
     """
-    settings, runs = plan.settings_of(entry), plan.runs(entry)
     rng = Rng(tuple(run.seed for run in runs))
-    stream = plan.experiment.stream(data.to(plan.device), settings, rng)
-    kind = plan.experiment.kind
-    prepared = kind.prepare(PreparationContext(settings, data, data.digest, plan.device, say))
-    model = kind.model(settings, stream.shape)
-    method = plan.build(entry)
+    stream = plan.stream(None if data is None else data.to(plan.device), rng).to(plan.device)
+    evaluation, model, method = plan.experiment.evaluation, plan.model(stream.shape), plan.build(entry, runs)
+    lr = values_of(plan.settings_of(entry)).get("lr")
     if state is None:
         state = initial(model, method, len(runs), plan.device)
 
     def context_after(state: State[Any], met: list[Task]) -> EvaluationContext:
         left = tuple(runs[run] for run in state.alive)
         return EvaluationContext(
-            settings, entry, left, plan.device, model, state, met, rng.select(state.alive), prepared
+            plan.setup.prediction, entry, lr, left, plan.device, model, state, met, rng.select(state.alive), prepared
         )
 
     # Only the test data of old tasks is kept, of the runs that are left.
@@ -76,23 +79,23 @@ def run_method(
         began = perf_counter()
         task, before, known = stream.make(number), state.alive, len(state.set_aside)
         met.append(_test_alone(task, before))
-        with matrix_products(settings.matmul):
+        with matrix_products(plan.setup.run.matmul):
             (state,) = learn(state, [task], model, method, rng, report)
             rows: list[Row] | None = None
             while rows is None:
                 met = _left(met, before, state.alive)
                 context, before = context_after(state, met), state.alive
                 try:
-                    rows = kind.evaluate(context)
+                    rows = evaluation.evaluate(context)
                 except NonFiniteError as error:
                     state = set_runs_aside(state, error, state.t, method, rng)
-            pictures = None if kind.samples is None else kind.samples(context).cpu()
+            pictures = None if evaluation.samples is None else evaluation.samples(context).cpu()
         if len(state.set_aside) > known:
             say(f"{entry.name}: {describe_set_aside(state, known)}")
-        saved = kind.save(context) if kind.save is not None and state.t == stream.size else None
-        seconds = perf_counter() - began
+        kept = evaluation.keep(context) if state.t == stream.size else None
+        seconds, tested = perf_counter() - began, task.test is not None
         yield FinishedTask(
-            entry.name, task.name, state.t, stream.size, seconds, rows, state, kind.score, pictures, saved
+            entry.name, task.name, state.t, stream.size, seconds, rows, state, evaluation.score, tested, pictures, kept
         )
 
 
@@ -116,17 +119,3 @@ def _left(met: list[Task], before: Sequence[int], alive: Sequence[int]) -> list[
 def set_aside_in(notes: Sequence[str]) -> list[str]:
     """Those of the lines that were said which tell of runs that were set aside."""
     return [line for line in notes if " runs set aside: " in line]
-
-
-def of_those_left(pictures: Sequence[Tensor], runs: int, set_aside: Sequence[SetAside]) -> list[Tensor]:
-    """Pictures [runs there were, ...] after each task, of the runs that are left at the end."""
-
-    def there(after: int) -> list[int]:
-        gone = {each.run for each in set_aside if each.task <= after}
-        return [run for run in range(runs) if run not in gone]
-
-    end = there(len(pictures))
-    return [
-        images if there(after) == end else images[[there(after).index(run) for run in end]]
-        for after, images in enumerate(pictures, start=1)
-    ]

@@ -1,200 +1,162 @@
-"""The settings of a discriminative experiment, and how the command line changes them."""
+"""Settings are dataclasses: each field says what it means and which values it takes. ``--set`` reads them.
+
+    epochs: Annotated[Count, "passes over a task's data"] = 100
+
+A field that is a dataclass itself is flattened: its fields are settings of the whole.
+"""
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import exp, inf
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from math import inf, isfinite
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from vcl.errors import VclError, unknown
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Preset = Literal["paper", "quick", "smoke"]
-PRESETS: tuple[Preset, ...] = ("paper", "quick", "smoke")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that a run's numbers depend on, beside the experiment, the method, the seeds and the device."""
-
-    tasks: int
-    hidden: tuple[int, ...]
-    epochs: int
-    batch: int | None
-    """Examples a step; none takes the whole task."""
-    coreset: int
-    """Points kept of each task."""
-    coreset_epochs: int
-    coreset_batch: int | None
-    heads: Literal["multi", "single"] = "multi"
-    """A head for each task, or one for all."""
-    order: tuple[int, ...] = ()
-    """The order in which tasks come, by their numbers from 0; none is the given one."""
-    predictive: Literal["joint", "per-head"] = "joint"
-    lr: float = 1e-3
-    schedule: Literal["constant", "cosine"] = "constant"
-    average: float = 0.0
-    """The last share of a fit's steps over which its iterates are averaged."""
-    draws: int = 10
-    estimator: Literal["local", "weights"] = "weights"
-    start: Literal["continue", "restart"] = "continue"
-    coreset_start: Literal["continue", "restart"] = "continue"
-    """Where the fit of a coreset starts; its steps are few, so few methods can afford to begin anew."""
-    init_var: float = exp(-6)
-    init_sd: float = 0.1
-    prior_var: float = 1.0
-    lam: float = 1.0
-    """lambda: how much the past weighs, for methods that need to be told. `--set lambda=…` sets it."""
-    fisher: Literal["empirical", "true", "hessian"] = "empirical"
-    fisher_samples: int | None = None
-    """Examples that the curvature is taken from; none takes all."""
-    anchor: Literal["own", "previous"] = "own"
-    damping: float = 1e-3
-    filter_batch: int = 1
-    """Examples that moment matching takes in at a time."""
-    particles: int = 1000
-    predict_draws: int = 100
-    predict_estimator: Literal["local", "weights"] = "weights"
-    train_limit: int | None = None
-    """At most this many training examples a task, as equally many of each class as there are; none takes all."""
-    test_limit: int | None = None
-    matmul: Literal["float32", "tf32"] = "float32"
-    """How a GPU rounds the factors of matrix products: not at all, or to TF32 (10 bits), which is faster."""
-    seeds: int = 10
-
-
-AT_LEAST_ONE = (
-    "tasks",
-    "epochs",
-    "coreset_epochs",
-    "draws",
-    "predict_draws",
-    "seeds",
-    "coreset",
-    "filter_batch",
-    "latent",
-    "features",
-    "fisher_draws",
-    "ll_draws",
-    "images",
-    "classifier_hidden",
-    "classifier_epochs",
-)
-ABOVE_ZERO = (
-    "batch",
-    "coreset_batch",
-    "train_limit",
-    "test_limit",
-    "lr",
-    "init_var",
-    "init_sd",
-    "prior_var",
-    "damping",
-    "fisher_samples",
-)
-RANGES: dict[str, tuple[float, float]] = {
-    "init_var": (1e-12, 1e6),
-    "prior_var": (1e-12, 1e6),
-    "init_sd": (1e-6, 1e3),
-    "damping": (1e-12, 1e6),
-    "lam": (0, 1e12),
-}
-"""Least and largest: beyond them numbers of single precision overflow or vanish, whatever the learning rate is."""
-
-MOST = 10**9
-"""The largest count of anything; what fits into memory is looked at later (:mod:`vcl.lab.memory`)."""
-
-MOST_OF = {
-    "tasks": 10**4,
-    "epochs": 10**6,
-    "coreset_epochs": 10**6,
-    "classifier_epochs": 10**6,
-    "predict_draws": 10**6,
-    "ll_draws": 10**6,
-    "ll_drawn": 10**6,
-}
-"""The largest count of what takes time and not memory."""
+S = TypeVar("S")
 
 ALIASES = {"lambda": "lam"}
 """Names on the command line that Python keeps for itself."""
 
+SHOWN = {own: alias for alias, own in ALIASES.items()}
 
-S = TypeVar("S", bound="DataclassInstance")
+
+class Limit(NamedTuple):
+    """The least and the largest value; ``advice`` says what to give instead, where the plain words do not."""
+
+    least: float
+    most: float = inf
+    advice: str = ""
+    open: bool = False
+    """Whether the least value itself is refused."""
+
+    def fault(self, value: Any) -> str:
+        """What to give instead of ``value``; nothing where it is within the limits."""
+        inside = self.least < value if self.open else self.least <= value
+        if inside and value <= self.most and (isinstance(value, int) or isfinite(value)):
+            return ""
+        if isinstance(value, int) and value > self.most:
+            return f"give at most {self.most:,}"
+        if self.advice:
+            return self.advice
+        if self.open:
+            return f"give a number above {self.least:g}"
+        if isinstance(value, int):
+            return f"give at least {self.least:g}"
+        return f"give a number from {self.least:g} to {self.most:g}"
 
 
-def override(settings: S, pairs: Sequence[str]) -> S:
-    """``settings`` (of any kind of experiment) with ``key=value`` pairs applied and checked."""
-    kinds = typing.get_type_hints(type(settings))
+Count = Annotated[int, Limit(1, 10**9)]
+"""How many of something that takes memory; what fits is looked at later (:mod:`vcl.lab.memory`)."""
+Repeats = Annotated[int, Limit(1, 10**6)]
+"""How many of something that takes time alone."""
+Positive = Annotated[float, Limit(0, inf, open=True)]
+Variance = Annotated[float, Limit(1e-12, 1e6)]
+"""Beyond these limits numbers of single precision overflow or vanish, whatever the learning rate is."""
+Deviation = Annotated[float, Limit(1e-6, 1e3)]
+Share = Annotated[float, Limit(0, 1, "give a share of the steps, from 0 (none) to 1 (all)")]
+Lambda = Annotated[float, Limit(0, 1e12, "give a number from 0 (which forgets) to 1e+12")]
+Layers = Annotated[tuple[int, ...], Limit(1, 10**9, "give at least one layer of at least 1 unit, such as 100,100")]
+
+
+class Setting(NamedTuple):
+    """One field: its name, its type, what it means, its limit and its default (or MISSING)."""
+
+    name: str
+    kind: Any
+    meaning: str
+    limit: Limit | None
+    default: Any
+
+    @property
+    def shown(self) -> str:
+        """Its name on the command line."""
+        return SHOWN.get(self.name, self.name)
+
+
+KNOWN: dict[type, dict[str, Setting]] = {}
+"""The settings of the classes that were looked at."""
+
+
+def settings_in(kind: type) -> dict[str, Setting]:
+    """The settings of a dataclass by name, nested ones flattened."""
+    if kind not in KNOWN:
+        KNOWN[kind] = _settings_in(kind)
+    return KNOWN[kind]
+
+
+def _settings_in(kind: Any) -> dict[str, Setting]:
+    hints, found = typing.get_type_hints(kind, include_extras=True), dict[str, Setting]()
+    for field in fields(kind):
+        notes = getattr(hints[field.name], "__metadata__", ())
+        own = typing.get_args(hints[field.name])[0] if notes else hints[field.name]
+        if is_dataclass(own):
+            start = _default(field)  # its values there, which may differ from the nested class's own defaults
+            given = {} if start is MISSING else values_of(start)
+            for name, nested in settings_in(own).items():  # type: ignore[arg-type]
+                found[name] = nested._replace(default=given.get(name, nested.default))
+            continue
+        limits = [note for note in notes if isinstance(note, Limit)] + _limit_within(own)
+        words = [note for note in notes if isinstance(note, str)]
+        found[field.name] = Setting(
+            field.name, _plain(own), " ".join(words), limits[0] if limits else None, _default(field)
+        )
+    return found
+
+
+def values_of(settings: Any) -> dict[str, Any]:
+    """The values of a settings dataclass by name, nested ones flattened."""
+    found: dict[str, Any] = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        found |= values_of(value) if is_dataclass(value) else {field.name: value}
+    return found
+
+
+def with_values(settings: S, values: Mapping[str, Any]) -> S:
+    """The same settings with some values replaced, wherever they are nested."""
     changes: dict[str, Any] = {}
-    for pair in pairs:
-        given, equals, text = pair.partition("=")
-        key = ALIASES.get(given, given)
-        if not equals:
-            raise VclError(f"--set {pair!r} is not of the form key=value, such as --set epochs=20.")
-        if key not in kinds:
-            raise unknown("setting", key, [*ALIASES, *kinds])
-        changes[key] = _parse(given, text, kinds[key])
-    changed = replace(settings, **changes)
-    check(changed)
-    return changed
+    for field in fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
+        if is_dataclass(value):
+            changes[field.name] = with_values(value, values)
+        elif field.name in values:
+            changes[field.name] = values[field.name]
+    return replace(settings, **changes)  # type: ignore[type-var]
 
 
-def check(settings: DataclassInstance) -> None:
-    """Raise one clear sentence unless every value can be run. The same name has the same limits in every kind."""
-    values = vars(settings)
-    for name in AT_LEAST_ONE:
-        if values.get(name, 1) < 1:
-            raise VclError(f"{name} is {values[name]}; give at least 1.")
-    for name in ABOVE_ZERO:
-        if values.get(name) is not None and not 0 < values[name] < inf:
-            raise VclError(f"{name} is {values[name]}; give a number above 0.")
-    for name, value in values.items():
-        most = MOST_OF.get(name, MOST)
-        if max(value, default=0) > most if isinstance(value, tuple) else isinstance(value, int) and value > most:
-            raise VclError(f"{name} is {_listed(value)}; give at most {most:,}.")
-    if not 0 <= values["average"] <= 1:
-        raise VclError(f"average is {values['average']}; give a share of the steps, from 0 (none) to 1 (all).")
-    if values.get("particles", 2) < 2:
-        raise VclError(f"particles is {values['particles']}; give at least 2.")
-    for name in RANGES:
-        if name in values:
-            check_range(name, values[name])
-    tasks = range(values["tasks"])
-    if values["order"] and (len(values["order"]) != len(tasks) or sorted(values["order"]) != list(tasks)):
-        wanted = ",".join(map(str, tasks)) if len(tasks) <= 20 else f"0 to {len(tasks) - 1}"
-        raise VclError(f"order is {values['order']}; name each of {wanted} once, in the order that you want.")
-    layers = values["hidden"] if isinstance(values["hidden"], tuple) else (values["hidden"],)
-    if not layers or min(layers) < 1:
-        such = "100,100" if isinstance(values["hidden"], tuple) else "100"
-        raise VclError(f"hidden is {values['hidden']}; give at least one layer of at least 1 unit, such as {such}.")
-    if values.get("ll_drawn", 0) < 0:
-        raise VclError(f"ll_drawn is {values['ll_drawn']}; give a number of draws, or 0 for none.")
+def check(settings: Any) -> None:
+    """Raise one clear sentence unless every value is within its limits and the settings' own ``check`` is content."""
+    known = settings_in(type(settings))
+    for name, value in values_of(settings).items():
+        check_value(known[name], value)
+    own: Callable[[], None] | None = getattr(settings, "check", None)
+    if own is not None:
+        own()
 
 
-def check_range(name: str, value: float, told: str = "") -> None:
-    """Raise one clear sentence, which may begin otherwise, unless the value of this setting is within its range."""
-    least, most = RANGES[name]
-    if not least <= value <= most:
-        shown = next((alias for alias, own in ALIASES.items() if own == name), name)
-        told = told or f"{shown} is {value}; give a number"
-        raise VclError(f"{told} from {least:g}{' (which forgets)' if name == 'lam' else ''} to {most:g}.")
+def check_value(setting: Setting, value: Any, told: str = "") -> None:
+    """Raise one clear sentence unless the value is within the setting's limits; ``told`` may begin it otherwise."""
+    if setting.limit is None or value is None:
+        return
+    several = isinstance(value, tuple)
+    faults = [setting.limit.fault(each) for each in value] if several else [setting.limit.fault(value)]
+    if several and not value:
+        faults = [setting.limit.advice]
+    fault = next((fault for fault in faults if fault), "")
+    if fault:
+        raise VclError(f"{told or f'{setting.shown} is {_listed(value)}'}; {fault}.")
 
 
-def _listed(value: Any) -> str:
-    """A number or several, as the command line takes them."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _parse(key: str, text: str, kind: Any) -> Any:
-    options = typing.get_args(kind)
+def parse(setting: Setting, text: str) -> Any:
+    """The value that a text on the command line means."""
+    kind, options = setting.kind, typing.get_args(setting.kind)
     if typing.get_origin(kind) is Literal:
         if text not in options:
-            raise unknown(key, text, options)
+            raise unknown(setting.shown, text, options)
         return text
     if isinstance(kind, types.UnionType):
         if text == "none":
@@ -202,8 +164,133 @@ def _parse(key: str, text: str, kind: Any) -> Any:
         kind = options[0]
     try:
         if typing.get_origin(kind) is tuple:
-            return tuple(int(part) for part in text.split(","))
+            return tuple(int(part) for part in text.split(",")) if text != "none" else ()
+        if kind is bool:
+            return {"yes": True, "no": False}[text]
         return kind(text)
-    except ValueError:
-        what = {int: "a whole number", float: "a number"}.get(kind, "whole numbers with commas between")
-        raise VclError(f"setting {key} takes {what}, not {text!r}.") from None
+    except (ValueError, KeyError):
+        what = {int: "a whole number", float: "a number", bool: "yes or no"}.get(
+            kind, "whole numbers with commas between"
+        )
+        raise VclError(f"setting {setting.shown} takes {what}, not {text!r}.") from None
+
+
+def read_values(kind: type[S], stored: Mapping[str, Any]) -> S:
+    """Settings of a class from JSON, every value checked. Raises ValueError where a value is not of its type."""
+    known, values = settings_in(kind), dict[str, Any]()
+    for name, value in stored.items():
+        if name in known:
+            values[name] = tuple(value) if isinstance(value, list) else value
+            if not _is(values[name], known[name].kind):
+                raise ValueError(f"the setting {name} is {value!r}")
+    made = _make(kind, values)
+    check(made)
+    return made
+
+
+def text_of(value: Any) -> str:
+    """A value as ``--set`` takes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return "none" if value is None or value == () else _listed(value)
+
+
+def split_change(change: str) -> tuple[str, str, str]:
+    """The part (or nothing), the name and the text of ``part.name=text``."""
+    key, equals, text = change.partition("=")
+    if not equals:
+        raise VclError(f"--set {change!r} is not of the form key=value, such as --set epochs=20.")
+    part, _, name = key.rpartition(".")
+    return part, ALIASES.get(name, name), text
+
+
+def assign(
+    changes: Iterable[str],
+    shared: Mapping[str, type],
+    methods: Mapping[str, type],
+    others: Mapping[str, type] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The values of ``part.name=text`` pairs by part: ``shared`` parts are there once, the others are methods.
+
+    A name without a part goes to the one shared part that has it, or to every method that has it. It is ambiguous,
+    and refused, where both kinds have it. What only ``others`` have, methods that were not chosen, goes nowhere.
+    """
+    parts, found = {**shared, **methods}, {part: dict[str, Any]() for part in (*shared, *methods)}
+    known = {**(others or {}), **parts}
+    for change in changes:
+        part, name, text = split_change(change)
+        if part and part not in known:
+            raise unknown("part", part, parts)
+        having = [each for each in ([part] if part else known) if name in settings_in(known[each])]
+        owners = [each for each in parts if each in having]
+        if not having:
+            raise unknown("setting", SHOWN.get(name, name), _names(known if part else parts, part))
+        if not owners:
+            setting = settings_in(known[having[0]])[name]
+            check_value(setting, parse(setting, text))
+        once = [each for each in owners if each in shared]
+        if len(once) > 1 or (once and len(once) < len(owners)):
+            choices = ", ".join(f"{each}.{name}" for each in owners)
+            raise VclError(f"--set {change} is ambiguous: {', '.join(owners)} have it; give one of {choices}.")
+        for owner in owners:
+            found[owner][name] = parse(settings_in(parts[owner])[name], text)
+    return found
+
+
+def _names(parts: Mapping[str, type], part: str) -> list[str]:
+    kinds = [parts[part]] if part else list(parts.values())
+    return sorted({setting.shown for kind in kinds for setting in settings_in(kind).values()})
+
+
+def _make(kind: type[S], values: Mapping[str, Any]) -> S:
+    hints, made = typing.get_type_hints(kind), dict[str, Any]()
+    for field in fields(kind):  # type: ignore[arg-type]
+        if is_dataclass(hints[field.name]):
+            start = _default(field)
+            made[field.name] = _make(hints[field.name], values) if start is MISSING else with_values(start, values)
+        elif field.name in values:
+            made[field.name] = values[field.name]
+    return kind(**made)
+
+
+def _default(field: Any) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _plain(kind: Any) -> Any:
+    """A type without its notes."""
+    if typing.get_origin(kind) is Annotated:
+        return _plain(typing.get_args(kind)[0])
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        first, *rest = (_plain(option) for option in typing.get_args(kind))
+        for option in rest:
+            first |= option
+        return first
+    return kind
+
+
+def _limit_within(kind: Any) -> list[Limit]:
+    """The limit of an option of a union, such as Count | None."""
+    notes = [note for option in typing.get_args(kind) for note in getattr(option, "__metadata__", ())]
+    return [note for note in notes if isinstance(note, Limit)]
+
+
+def _listed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON is of a setting's type."""
+    options = typing.get_args(kind)
+    if typing.get_origin(kind) is Literal:
+        return value in options
+    if isinstance(kind, types.UnionType):
+        return any(_is(value, option) for option in options)
+    if typing.get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is(each, options[0]) for each in value)
+    if kind is float:
+        return type(value) in (int, float)
+    return value is None if kind is type(None) else type(value) is kind

@@ -1,7 +1,7 @@
-"""Several pieces of work at once: on a GPU each on a stream of its own, on a CPU each with its share of the threads.
+"""Runs several pieces of work at once: on a GPU each on its own stream, on a CPU each with its share of the threads.
 
-One stack of runs seldom fills a GPU: between small kernels, and at the end of each, much of it waits. Work on another
-stream goes on there. Nothing is shared by the pieces but the device, so their numbers are those of one at a time.
+One stack of runs seldom fills a GPU: much of it idles between small kernels and at the end of each. Work on another
+stream uses that time. The pieces share only the device, so their results are the same as one at a time.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from vcl.fitting.loop import Progress, Report
 from vcl.ops.cuda_streams import stream_for
 
 MOST_ON_GPU = 10
-"""torch has 32 streams, and each piece has three: its own, one to record on and one for branches."""
+"""torch has 32 streams, and each piece uses three: its own, one to record graphs and one for branches."""
 
 
 class StoppedError(Exception):
-    """Ends a piece of work at the end of an epoch, because another one failed or somebody interrupted."""
+    """Ends a piece of work at the end of an epoch, after a failure of another piece or an interrupt."""
 
 
 def check_jobs(jobs: int) -> None:
-    """Raise one clear sentence unless so many can be at work."""
+    """Raise VclError unless ``jobs`` is at least 1."""
     if jobs < 1:
         raise VclError(f"--jobs is {jobs}; give at least 1.")
 
 
 def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device: torch.device) -> None:
-    """Do all of ``pieces``, up to ``jobs`` at once, each of which must tell the report that it is given of its epochs.
+    """Run all ``pieces``, up to ``jobs`` at once. Each must call the given report after every epoch.
 
-    On a GPU no more than :data:`MOST_ON_GPU` are at work, whatever ``jobs`` is.
-    The first error ends them all and is raised; what a piece has written by then stays.
+    A GPU runs at most :data:`MOST_ON_GPU` at once. The first error stops all pieces and is raised; files already
+    written are kept.
     """
     jobs = max(1, min(jobs, len(pieces), *((MOST_ON_GPU,) if device.type == "cuda" else ())))
     stop, threads, places = Event(), max(1, torch.get_num_threads() // jobs), SimpleQueue[int]()
@@ -69,12 +69,12 @@ def side_by_side(pieces: Sequence[Callable[[Report], object]], jobs: int, device
 
 @contextmanager
 def _share(device: torch.device, place: int, threads: int) -> Iterator[None]:
-    """The stream of a place, or so many of the CPU's threads."""
+    """Use the CUDA stream of this place, or this number of CPU threads."""
     if device.type == "cuda":
         stream = stream_for(f"place {place}", device)
         with torch.cuda.stream(stream):
             yield
         stream.synchronize()
         return
-    torch.set_num_threads(threads)  # of what is called from here: every caller has a number of its own
+    torch.set_num_threads(threads)  # torch keeps this number per calling thread
     yield

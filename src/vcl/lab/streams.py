@@ -1,4 +1,4 @@
-"""Task streams: the order in which data arrives, one task at a time, for R runs at once."""
+"""Streams of tasks: data that arrives one task at a time, for R runs at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vcl.ops.rng import Rng
 from vcl.recursion import Task
 
 SHARED = "all"
-"""The head that every task speaks to in a single-head network."""
+"""The head that every task uses in a single-head network."""
 
 
 class Arrays(NamedTuple):
@@ -30,33 +30,42 @@ class Arrays(NamedTuple):
     classes: tuple[str, ...]
 
     def digest(self) -> str:
-        """Of all examples and labels, so that results of different data never meet."""
+        """A hash of all examples and labels, which keeps results of different data apart."""
         made = blake2b(digest_size=8)
         for part in self[:4]:
             made.update(part.cpu().contiguous().numpy().data)
         return made.hexdigest()
 
     def to(self, device: torch.device | str) -> Arrays:
-        """On another device."""
+        """The same arrays on another device."""
         train_x, train_y, test_x, test_y = (part.to(device) for part in self[:4])
         return Arrays(train_x, train_y, test_x, test_y, self.classes)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """``size`` tasks, each made when asked for, so that only one task's training data is in memory."""
+    """``size`` tasks, each made on demand, so that only one task's training data is in memory."""
 
     size: int
     shape: tuple[int, ...]
     """The shape of one input."""
     make: Callable[[int], Task]
 
+    def to(self, device: torch.device | str) -> Stream:
+        """The same tasks on another device."""
+
+        def make(number: int) -> Task:
+            task = self.make(number)
+            return task._replace(train=task.train.to(device), test=None if task.test is None else task.test.to(device))
+
+        return Stream(self.size, self.shape, make)
+
     def __iter__(self) -> Iterator[Task]:
         return (self.make(number) for number in range(self.size))
 
 
 def arrays(data: Dataset) -> Arrays:
-    """A dataset as tensors, its labels as int64 [N]."""
+    """A dataset as tensors, with labels as int64 [N]."""
     train_x, train_y, test_x, test_y = (
         torch.from_numpy(part) for part in (data.train_x, data.train_y, data.test_x, data.test_y)
     )
@@ -65,17 +74,17 @@ def arrays(data: Dataset) -> Arrays:
 
 
 def balanced(y: Tensor, limit: int) -> Tensor:
-    """Positions [n] of n = min(limit, N) examples of labels y [N], as equal a number of each class as there is.
+    """Sorted positions [n] of n = min(limit, N) examples with labels y [N], balanced over classes as far as possible.
 
-    The examples are put in a random order; then one of each class is taken in turn, the smallest label first, and a
-    class that is used up is passed over. The positions are given in their own order. So a smaller limit takes a part
-    of what a larger one takes. The order is the same for every seed: runs share their data, and so its memory.
+    The examples are shuffled. Then one of each class is taken in turn, smallest label first; exhausted classes are
+    skipped. So a smaller limit selects a subset of a larger one. The order is the same for every seed, so that runs
+    share the data in memory.
     """
     generator = Rng((0,)).at("limit").generators()[0]
     shuffled = torch.randperm(len(y), generator=generator)
     _, place, counts = torch.unique(y.cpu()[shuffled], return_inverse=True, return_counts=True)
     by_class = place.argsort(stable=True)
-    # Of each example, how many of its class come before it in the random order.
+    # For each example, the number of its class before it in the random order.
     turn = torch.empty_like(place)
     turn[by_class] = torch.arange(len(y)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
     chosen = (turn * len(counts) + place).argsort()[:limit]
@@ -83,7 +92,7 @@ def balanced(y: Tensor, limit: int) -> Tensor:
 
 
 def limited(x: Tensor, y: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
-    """The examples that :func:`balanced` chooses; x [N, ...] and y [N] themselves where none has to go."""
+    """The examples that :func:`balanced` selects; x [N, ...] and y [N] themselves if all are within the limit."""
     if limit is None or limit >= len(y):
         return x, y
     chosen = balanced(y, limit)
@@ -91,7 +100,7 @@ def limited(x: Tensor, y: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
 
 
 def permuted(data: Arrays, tasks: int, rng: Rng, limit: int | None = None, test_limit: int | None = None) -> Stream:
-    """The pixels of every task, the first too, under a fixed random permutation of its own for each run; one head.
+    """Tasks with one head and permuted pixels; every task, the first too, has its own fixed permutation per run.
 
     ``limit`` and ``test_limit`` keep a balanced sample (:func:`balanced`), the same for every task and run.
     """
@@ -124,7 +133,7 @@ def split(
 ) -> Stream:
     """One task per group of classes.
 
-    Multi-head: each task has a head of its own, its labels numbered within the group. Single-head: one head
+    Multi-head: each task has its own head, with labels numbered within the group. Single-head: one head
     over all classes. ``limit`` and ``test_limit`` keep a balanced sample of each task (:func:`balanced`).
     """
     seen = [c for group in groups for c in group]
@@ -153,7 +162,7 @@ def split(
 def _of_classes(
     x: Tensor, y: Tensor, classes: Sequence[object], task: str, kind: str, limit: int | None
 ) -> tuple[Tensor, Tensor]:
-    """:func:`limited` examples, refused where several classes are to be told apart and one alone is left."""
+    """:func:`limited` examples. Raises VclError if the task has several classes but only one is left."""
     one_before = torch.unique(y).numel() == 1
     x, y = limited(x, y, limit)
     if len(classes) > 1 and torch.unique(y).numel() == 1:
@@ -167,20 +176,20 @@ def _of_classes(
 
 
 def reordered(stream: Stream, order: Sequence[int]) -> Stream:
-    """The same tasks in another order (by their numbers from 0); none leaves them as they are."""
+    """The same tasks in another order, given as task numbers from 0; an empty order changes nothing."""
     return Stream(stream.size, stream.shape, lambda number: stream.make(order[number])) if order else stream
 
 
 def one_class_each(data: Arrays, runs: int, limit: int | None = None, test_limit: int | None = None) -> Stream:
-    """One class per task, over one head."""
+    """One class per task, all with one head."""
     groups = [(c,) for c in range(len(data.classes))]
     return split(data, groups, runs, single_head=True, limit=limit, test_limit=test_limit)
 
 
 class UserTask(NamedTuple):
-    """One task of a user's own: numpy arrays or tensors, and how many classes (or targets) its head has.
+    """One task of the user: numpy arrays or tensors, and the number of classes (or targets) of its head.
 
-    A task without test data (None, both) is learned and not evaluated.
+    A task without test data (both None) is learned but not evaluated.
     """
 
     name: str
@@ -193,7 +202,7 @@ class UserTask(NamedTuple):
 
 
 def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
-    """A user's own arrays, checked before any work starts: finite, and of one shape and dtype throughout."""
+    """A stream of the user's tasks. Their arrays are checked first: finite, and of the same shape and dtype."""
     if not tasks:
         raise VclError("a stream needs at least one task; none was given.")
     names = [task.name for task in tasks]
@@ -214,7 +223,7 @@ def from_arrays(tasks: Sequence[UserTask], runs: int) -> Stream:
 
 def _user_task(task: UserTask, runs: int) -> Task:
     def part(kind: str, x: Array, y: Array) -> Data:
-        # Floats as float32, which the networks work in, so that tasks of either precision go together.
+        # Floats become float32, the networks' precision, so that tasks may differ in precision.
         inputs, labels = (
             found.float() if found.is_floating_point() else found
             for found in (as_tensor(x, f"task {task.name!r}, {kind} x"), as_tensor(y, f"task {task.name!r}, {kind} y"))

@@ -1,29 +1,26 @@
 """`vcl sweep`: which lambda is best, chosen without looking at the test set unless that is asked for by name.
 
-Methods with a lambda are tuned by final average accuracy. ``validation`` (the default) holds out a part of the training
-data, trains on the rest with every lambda, and learns the whole training data anew with the best one. ``test`` chooses
-on the test set itself, as the paper did for its baselines; its numbers are then too good, and are labelled so.
+``validation`` (the default) holds out a part of the training data, trains on the rest with every lambda, and learns the
+whole training data with the best one. ``test`` chooses on the test set itself, as the paper did for its baselines: its
+numbers are too good, and are labelled so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from math import nan
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 from rich.console import Console
 
 from vcl.errors import VclError, unknown
+from vcl.lab.compute import Loaded, Part, compute_all
+from vcl.lab.console import say_on
 from vcl.lab.estimate import check_methods
-from vcl.lab.figures import lambda_grid
-from vcl.lab.folder import VALIDATION, RunFolder
-from vcl.lab.kind import Score
-from vcl.lab.plan import Grid, Plan
-from vcl.lab.results import Row, Summary, final_score, label, methods
-from vcl.lab.runner import set_aside_in
-from vcl.lab.session import describe, finished, run_methods, show
+from vcl.lab.plan import Plan
+from vcl.lab.results import Row
+from vcl.lab.show import Choice, choose, sentence
+from vcl.lab.store import Store
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
 from vcl.recursion import require_test_data
@@ -37,14 +34,6 @@ WARNINGS: dict[Select, str] = {
 }
 
 
-class Choice(NamedTuple):
-    """The best lambda of a method, how good it was where it was chosen, and whether it ends its grid."""
-
-    lam: float
-    accuracy: Summary
-    edge: bool
-
-
 def check(plan: Plan, select: str, share: float) -> Select:
     """Raise one clear sentence unless this can be swept; returns ``select``, checked."""
     chosen = next((known for known in SELECTS if known == select), None)
@@ -55,6 +44,8 @@ def check(plan: Plan, select: str, share: float) -> Select:
     alone = [entry.name for entry in plan.methods if entry.name not in plan.grid]
     if alone:
         raise VclError(f"{alone[0]} takes no lambda, so there is nothing to sweep; leave it out, or use `vcl run`.")
+    if chosen == "validation" and plan.experiment.makes_data:
+        raise VclError(f"{plan.experiment.name} makes its own data, of which nothing is held out; give --select test.")
     return chosen
 
 
@@ -73,8 +64,8 @@ def hold_out(data: Arrays, share: float) -> Arrays:
 def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
     """Raise one clear sentence unless every task has examples to train on and examples to choose by."""
     try:
-        tasks = list(plan.experiment.stream(held, plan.settings, Rng(plan.seeds[:1])))
-    except VclError as error:
+        tasks = list(plan.stream(held, Rng((0,))))
+    except VclError as error:  # a task that has lost a class
         raise VclError(
             f"holding out {share:g} of the training data leaves {len(held.train_y)} examples to train on and "
             f"{len(held.test_y)} to choose by, and {str(error).partition(';')[0]}; hold out another share."
@@ -88,74 +79,34 @@ def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
                 )
 
 
-def choose(rows: Sequence[Row], grid: Grid, metric: str = "accuracy") -> dict[str, Choice]:
-    """The lambda of each method with the best metric after the last task, over all tasks, meaned over seeds.
-
-    A lambda all of whose runs were set aside has no rows, and cannot be the best.
-    """
-    chosen, there = {}, set(methods(rows))
-    for method, lams in grid.items():
-        ends = {lam: final_score(rows, name, metric) for lam in lams if (name := label(method, lam)) in there}
-        best = max(ends, key=lambda lam: ends[lam].mean)
-        chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
-    return chosen
-
-
 def sweep(
-    plan: Plan, data: Arrays, origin: str, select: Select, share: float, folder: RunFolder, console: Console
+    plan: Plan, data: Loaded, select: Select, share: float, store: Store, console: Console, jobs: int = 1
 ) -> dict[str, Choice]:
-    """Try every lambda, choose, and leave in ``folder`` the test results of what was chosen (or of all, if on test)."""
-    check_methods(plan, data)
-    score = plan.experiment.kind.score
-    about = {
-        **describe(plan, origin, data),
-        "select": {"on": select, "validation": share if select == "validation" else None},
-    }
-    folder.describe(about)
-    if select == "validation":
-        rest = hold_out(data, share)
-        check_tasks(plan, rest, share)
-        held = folder.part(VALIDATION)
-        seconds = run_methods(plan, rest, held, console)
-        for line in set_aside_in(held.notes):
-            folder.note(f"{VALIDATION}: {line}")
-        chosen = choose(held.rows, plan.grid, score.metric)
-        title = f"{plan.experiment.name}, on validation data"
-        lambda_grid.draw(held.rows, title, {}, folder.path / "lambda", score=score)
-        tell(chosen, select, score, console)
-        plan = replace(plan, grid={method: (choice.lam,) for method, choice in chosen.items()})
-        again = run_methods(plan, data, folder, console)
-        seconds = {method: round(seconds[method] + again[method], 2) for method in seconds}
-    else:
-        seconds = run_methods(plan, data, folder, console)
-        chosen = choose(folder.rows, plan.grid, score.metric)
-        tell(chosen, select, score, console)
-    total = sum(seconds.values())
-    folder.describe({**about, "chosen": {m: _record(c) for m, c in chosen.items()}, **finished(seconds, total)})
-    show(plan, about, total, folder, console, f"{WARNINGS[select]}\n\n{_markdown(chosen, score)}\n")
-    console.print(WARNINGS[select], soft_wrap=True, highlight=False)
+    """Try every lambda, choose, and compute the test results of what was chosen (or of all, if on test)."""
+    check_methods(plan, data.arrays, jobs)
+    if select == "test" or data.arrays is None:
+        rows = _rows(plan, data, store, console, jobs)
+        chosen = choose(rows, plan.experiment.evaluation.score.metric)
+        tell(plan, chosen, select, console)
+        return chosen
+    rest = hold_out(data.arrays, share)
+    check_tasks(plan, rest, share)
+    held = Loaded(rest, data.origin, rest.digest())
+    rows = _rows(replace(plan, validation=share), held, store, console, jobs)
+    chosen = choose(rows, plan.experiment.evaluation.score.metric)
+    tell(plan, chosen, select, console)
+    best = replace(plan, grid={method: (choice.lam,) for method, choice in chosen.items()})
+    _rows(best, data, store, console, jobs)
     return chosen
 
 
-def tell(chosen: dict[str, Choice], select: Select, score: Score, console: Console) -> None:
+def _rows(plan: Plan, data: Loaded, store: Store, console: Console, jobs: int) -> list[Row]:
+    parts = [Part(plan, entry, data) for entry in plan.methods]
+    return [row for result in compute_all(parts, store, console, jobs) for row in result.rows]
+
+
+def tell(plan: Plan, chosen: dict[str, Choice], select: Select, console: Console) -> None:
     """What was chosen, and a word where the grid was too narrow."""
     for method, choice in chosen.items():
-        edge = "; it is at the edge of the grid, so a wider one may hold a better" if choice.edge else ""
-        value = score.text(choice.accuracy.mean, nan, 2)
-        console.print(
-            f"{method}: lambda={choice.lam:g} is best, {value} on {select} data{edge}.",
-            soft_wrap=True,
-            highlight=False,
-        )
-
-
-def _record(choice: Choice) -> dict[str, Any]:
-    """For JSON, which has no NaN: a single seed has no error."""
-    accuracy = choice.accuracy._asdict() | ({"error": None} if choice.accuracy.seeds == 1 else {})
-    return {"lambda": choice.lam, "accuracy": accuracy, "edge": choice.edge}
-
-
-def _markdown(chosen: dict[str, Choice], score: Score) -> str:
-    lines: list[Any] = [f"| method | best lambda | {score.name}{score.unit} where chosen |", "| --- | ---: | ---: |"]
-    lines += [f"| {m} | {c.lam:g} | {score.scale * c.accuracy.mean:.2f} |" for m, c in chosen.items()]
-    return "\n".join(lines) + "\n"
+        score = plan.experiment.evaluation.score
+        say_on(console, sentence(method, choice, score, select == "validation"))

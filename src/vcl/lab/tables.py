@@ -8,34 +8,34 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from vcl.lab.results import LAMBDA, Row, Summary, final, methods
+from vcl.lab.results import LAMBDA, Row, final, methods
 
 COLUMNS = ("method", "accuracy %", "paper", "forgetting %", "log predictive", "calibration")
 
 WIDE = 10_000
-"""Letters that no table comes to."""
+"""A width in letters that no table reaches."""
 
 
 def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ...]]:
-    """One line per method: mean and standard error over seeds after the last task, beside the paper's number."""
+    """One line per method: mean and standard error over seeds after the last task, and the paper's number."""
     lines: list[tuple[str, ...]] = []
     for method in methods(rows):
         measures = final(rows, method)
         lines.append(
             (
                 method,
-                _percent(measures["average accuracy"]),
+                measures["average accuracy"].text(2, 100),
                 f"{paper[method]:.1f}" if method in paper else "-",
-                _percent(measures["forgetting"]),
-                _plain(measures["log predictive"]),
-                _plain(measures["calibration error"]),
+                measures["forgetting"].text(2, 100),
+                measures["log predictive"].text(),
+                measures["calibration error"].text(),
             )
         )
     return lines
 
 
 def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
-    """What the numbers of a table are."""
+    """The note below a table: what its numbers are."""
     seeds = sorted({final(rows, method)["average accuracy"].seeds for method in methods(rows)})
     count = " or ".join(str(number) for number in seeds)
     text = f"Mean ± standard error over {count} seeds, averaged over tasks, after the last task."
@@ -45,19 +45,19 @@ def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
 
 
 def terminal(title: str, lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> Table:
-    """For people at a terminal."""
+    """The table for a terminal."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for line in lines:
-        table.add_row(line[0].replace(LAMBDA, " λ="), *line[1 : len(columns)])  # 80 columns are few
+        table.add_row(line[0].replace(LAMBDA, " λ="), *line[1 : len(columns)])  # shorter, to fit 80 columns
     return table
 
 
 def show(console: Console, title: str, lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> None:
-    """Print as many columns as the console has room for, none of them cut, and name those that it has none for.
+    """Print as many columns as fit the console, none truncated, and name the others.
 
-    Where there is no room for one number beside the methods' names, each stands in a line of its own.
+    If not even one number fits beside the methods' names, print one line of text per method.
     """
 
     def fits(count: int) -> bool:
@@ -76,18 +76,6 @@ def show(console: Console, title: str, lines: Sequence[Sequence[str]], columns: 
 
 
 def markdown(lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
-    """For documents."""
+    """The table as Markdown."""
     rule = ["---"] + ["---:"] * (len(columns) - 1)
     return "".join(f"| {' | '.join(line)} |\n" for line in (columns, rule, *lines))
-
-
-def _percent(value: Summary) -> str:
-    return _text(100 * value.mean, 100 * value.error, 2)
-
-
-def _plain(value: Summary) -> str:
-    return _text(value.mean, value.error, 3)
-
-
-def _text(mean: float, error: float, digits: int) -> str:
-    return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if error == error else "")

@@ -1,4 +1,4 @@
-"""CPU threads for small work."""
+"""Limits CPU threads for small tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One CPU thread, and as many as before afterwards: on small tensors more only wait for each other.
+    """Use one CPU thread, then restore the number: on small tensors, more threads only wait for each other.
 
-    On a busy machine that was 20 times slower.
+    On a busy machine, more threads were 20 times slower.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

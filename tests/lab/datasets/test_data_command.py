@@ -9,14 +9,14 @@ from tiny_idx import Tiny
 from typer.testing import CliRunner, Result
 
 from vcl.errors import VclError
-from vcl.lab import datasets
+from vcl.lab import datasets, registry
 from vcl.lab.commands.data import app
 from vcl.lab.datasets.idx_set import FILES
 
 
 @pytest.fixture(autouse=True)
 def known(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "DATASETS", (datasets.dataset_entry("digits"), tiny.entry()))
+    monkeypatch.setattr(registry, "DATASETS", (datasets.dataset_entry("digits"), tiny.entry()))
     monkeypatch.setenv("COLUMNS", "200")
 
 

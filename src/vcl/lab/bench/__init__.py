@@ -1,1 +1,1 @@
-"""How fast vcl is on this machine, beside a floor, a deterministic network and other libraries, all in one call."""
+"""Times vcl on this machine against lower bounds, a deterministic network and other libraries, in one call."""

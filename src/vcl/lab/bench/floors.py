@@ -1,4 +1,4 @@
-"""Floors of a training step: its matrix products alone, and the bytes that it must move at the device's bandwidth."""
+"""Lower bounds on the time of a training step: its matrix products, and its memory traffic at full bandwidth."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor
 from vcl.lab.bench.timing import Job, Timing
 
 Products = list[tuple[Tensor, Tensor]]
-"""Pairs of factors, each [batch, rows, sum] and [batch, sum, columns]."""
+"""Pairs of factors, [batch, rows, inner] and [batch, inner, columns]."""
 
 
 class Layer(NamedTuple):
-    """A linear layer of a step that draws weights."""
+    """A linear layer in a training step."""
 
     width: int
     out: int
     drawn: bool = True
-    """Whether every draw has weights of its own. Otherwise they are points."""
+    """Whether each draw has its own weights. Otherwise they are point estimates."""
     by_draw: bool = True
-    """Whether its input differs between draws. The first layer's does not."""
+    """Whether its input differs between draws; the first layer's does not."""
     back: bool = True
     """Whether the gradient of its input is needed."""
 
 
 def products(layers: Sequence[Layer], rows: int, draws: int, runs: int, device: torch.device) -> Products:
-    """The factors of all products of a step on ``rows`` examples: forward, to the weights, and to the inputs.
+    """The factors of all products of a step on ``rows`` examples: forward, and the gradients of weights and inputs.
 
-    Where draws share an input, their weights stand side by side, as one product with more columns.
+    If draws share an input, their weights are concatenated into one product with more columns.
     """
     pairs: Products = []
     for layer in layers:
@@ -43,10 +43,9 @@ def products(layers: Sequence[Layer], rows: int, draws: int, runs: int, device: 
 
 
 def multiply(pairs: Products, device: torch.device) -> Callable[[], list[Tensor]]:
-    """A job that computes these products and nothing else, on CUDA as one recorded graph.
+    """A job that computes only these products, on CUDA as one recorded graph.
 
-    The memory for the results exists already: how fast the system hands out new memory depends on what else ran in the
-    process.
+    The results go to preallocated memory, since the speed of allocation depends on what else ran in the process.
     """
     places = [torch.bmm(a, b) for a, b in pairs]
 
@@ -57,9 +56,9 @@ def multiply(pairs: Products, device: torch.device) -> Callable[[], list[Tensor]
         return once
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):  # as a step is: launched one by one they would wait for Python
+    with torch.cuda.graph(graph):  # like a step; separate launches would wait for Python
         once()
-    memory = pairs, places  # the graph works in it but does not hold it
+    memory = pairs, places  # the graph uses this memory but does not keep it alive
 
     def replay() -> list[Tensor]:
         graph.replay()
@@ -69,11 +68,11 @@ def multiply(pairs: Products, device: torch.device) -> Callable[[], list[Tensor]
 
 
 def moved(drawn: int, points: int, draws: int, estimator: str) -> int:
-    """Bytes that a step in float32 must move, with ``drawn`` random and ``points`` fixed parameters of all runs.
+    """Bytes that a float32 step must move; ``drawn`` counts random and ``points`` deterministic parameters of all runs.
 
-    ``weights`` writes every drawn weight once and reads it twice (forward and back), and writes and reads its gradient
-    once. ``local`` reads means and variances twice, and points are read twice too; their gradients are written and
-    read once. Adam reads and writes every climbed value and both of its moments. The batch, activations and noise are
+    ``weights`` writes every drawn weight once, reads it twice (forward and backward), and writes and reads its gradient
+    once. ``local`` reads means and variances twice; it writes and reads their gradients once. The same holds for
+    points. Adam reads and writes every optimised value and both of its moments. The batch, activations and noise are
     left out, since one kernel could keep them on the chip.
     """
     climbed = 2 * drawn + points
@@ -82,20 +81,20 @@ def moved(drawn: int, points: int, draws: int, estimator: str) -> int:
 
 
 class Copy(NamedTuple):
-    """A large copy, by which bandwidth is measured."""
+    """A large copy that measures bandwidth."""
 
     job: Job
     bytes: int
-    """Read and written by one call."""
+    """Bytes that one call reads and writes."""
 
     def time(self, copied: Timing, moved: int) -> Timing:
-        """How long moving so many bytes takes, if a call of the job takes ``copied``."""
+        """The time to move ``moved`` bytes, if a call of the job takes ``copied``."""
         share = moved / self.bytes
         return Timing(share * copied.least, share * copied.middle, copied.calls)
 
 
 def copy(device: torch.device) -> Copy:
-    """64 MiB on a CPU and 1 GiB on a GPU: more than their caches hold."""
+    """A copy of 64 MiB on a CPU and 1 GiB on a GPU, larger than their caches."""
     source = torch.zeros(2**28 if device.type == "cuda" else 2**24, device=device)
     target = torch.zeros_like(source)
     return Copy(lambda: target.copy_(source), 2 * source.nbytes)

@@ -1,7 +1,7 @@
-"""Other libraries for the same work: the same network with their layers, the same number of draws, the same batch.
+"""Other libraries on the same work: the same network built of their layers, the same draws, the same batch.
 
-They draw weights once per pass, so S draws are S passes. Each gets its own KL, weighted so that the loss is the same
-bound, and Adam. What is not installed is left out (`pip install vcl[bench]`).
+They draw weights once per pass, so S draws take S passes. Each uses its own KL, weighted so that the loss is the same
+bound, and Adam. Libraries that are not installed are left out (`pip install vcl[bench]`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vcl.lab.bench.work import SIZES, Standard, plain_step
 
 
 class Peer(NamedTuple):
-    """A library: its name, the module to look for, and its network."""
+    """A library: its name, its module, and a function that builds its network."""
 
     name: str
     module: str
@@ -29,11 +29,11 @@ class Peer(NamedTuple):
 
 
 Pass = tuple[nn.Module, Callable[[Tensor], tuple[Tensor, Tensor | float]]]
-"""Parameters, and a forward pass that gives outputs and the KL."""
+"""The parameters, and a forward pass that returns outputs and the KL."""
 
 
 def torchbnn() -> Pass:
-    """Layers that draw at every call; the KL is a loss of its own."""
+    """Layers that draw weights at every call; a separate loss computes the KL."""
     bnn: Any = import_module("torchbnn")
     layers = [
         bnn.BayesLinear(prior_mu=0, prior_sigma=1, in_features=width, out_features=out)
@@ -45,7 +45,7 @@ def torchbnn() -> Pass:
 
 
 def bayesian_torch() -> Pass:
-    """Layers that give their KL with their output."""
+    """Layers that return their output and their KL."""
     found: Any = import_module("bayesian_torch.layers")
     net = nn.ModuleList(found.LinearReparameterization(width, out) for width, out in pairwise(SIZES))
 
@@ -60,7 +60,7 @@ def bayesian_torch() -> Pass:
 
 
 def blitz() -> Pass:
-    """Layers that keep the log densities of what they drew last."""
+    """Layers that store the log densities of their last draw."""
     found: Any = import_module("blitz.modules")
     layers = [found.BayesianLinear(width, out) for width, out in pairwise(SIZES)]
     net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
@@ -81,12 +81,12 @@ PEERS = (
 
 
 def installed() -> list[Peer]:
-    """Those that are here."""
+    """The libraries that are installed."""
     return [peer for peer in PEERS if find_spec(peer.module) is not None]
 
 
 class _Draws(nn.Module):
-    """S passes, averaged: the outputs of all of them and the mean KL."""
+    """S passes: returns the outputs of all of them and stores the mean KL."""
 
     def __init__(self, made: Pass, draws: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _Draws(nn.Module):
         self.kl: Tensor | float = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """[S, N, C]."""
+        """Outputs [S, N, C]."""
         passes = [self.one(x) for _ in range(self.draws)]
         self.kl = sum(divergence for _, divergence in passes) / self.draws
         return torch.stack([output for output, _ in passes])
@@ -113,7 +113,7 @@ def step(work: Standard, peer: Peer, draws: int) -> Job:
 
 
 def prediction(images: Tensor, peer: Peer, draws: int) -> Job:
-    """p(y | x) by as many passes as draws, probabilities averaged."""
+    """p(y | x), the average of the probabilities of ``draws`` passes."""
     net, forward = peer.build()
     net.to(images.device).eval()
     x = images.flatten(1).float().div(255)

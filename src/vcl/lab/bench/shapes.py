@@ -1,10 +1,11 @@
-"""Training steps of the published networks: shapes, draws, batches and estimators of the paper's presets."""
+"""Training steps of the paper's networks, with the shapes, draws, batches and estimators of its presets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import torch
 
@@ -15,7 +16,7 @@ from vcl.fitting.step import make_step
 from vcl.lab.bench import floors
 from vcl.lab.bench.floors import Layer
 from vcl.lab.bench.timing import Job
-from vcl.lab.experiments import experiment
+from vcl.lab.plan import make_plan
 from vcl.models import Network, Vae, mlp, mlp_vae
 from vcl.models.likelihoods import Categorical
 from vcl.ops.rng import Rng
@@ -24,10 +25,10 @@ from vcl.projections.vi import Elbo
 HEAD = "all"
 
 CPU_PRODUCTS = 4e10
-"""Multiplications of a forward pass above which a CPU does not take a shape: its step would last several seconds."""
+"""A CPU skips shapes with more multiplications per forward pass: a step would take several seconds."""
 
 LIGHT = 3e9
-"""Multiplications of a forward pass for which a CPU times one call in a row; it times more of smaller ones."""
+"""Multiplications per forward pass at which a CPU times one call per round; it times more calls of smaller shapes."""
 
 
 class Shape(NamedTuple):
@@ -38,10 +39,10 @@ class Shape(NamedTuple):
     layers: tuple[Layer, ...]
     outputs: int
     side: int
-    """Of its square images."""
+    """Side of its square images, in pixels."""
     examples: int
     batch: int | None
-    """Examples a step; none takes them all."""
+    """Examples per step; None takes all."""
     draws: int
     estimator: Estimator
     runs: tuple[int, ...]
@@ -51,12 +52,12 @@ class Shape(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Examples of a step."""
+        """Examples in a step."""
         return min(self.batch or self.examples, self.examples)
 
     @property
     def sizes(self) -> str:
-        """Units of its layers, an encoder and a decoder apart."""
+        """The units of its layers as text, such as 784-100-2; encoder and decoder are listed separately."""
         text, before = str(self.layers[0].width), self.layers[0].width
         for layer in self.layers:
             text += f"-{layer.out}" if layer.width == before else f" and {layer.width}-{layer.out}"
@@ -64,11 +65,11 @@ class Shape(NamedTuple):
         return text
 
     def multiplications(self, runs: int) -> int:
-        """Of a forward pass."""
+        """Multiplications in a forward pass."""
         return runs * self.draws * self.rows * sum(layer.width * layer.out for layer in self.layers)
 
     def fits(self, runs: int, device: torch.device) -> bool:
-        """Whether so many runs can be timed: in the memory of a GPU, or in a few seconds on a CPU."""
+        """Whether this number of runs can be timed: within a GPU's memory, or in a few seconds on a CPU."""
         if device.type != "cuda":
             return self.multiplications(runs) <= CPU_PRODUCTS
         activations = 4 * runs * self.draws * self.rows * sum(layer.out for layer in self.layers)
@@ -77,7 +78,7 @@ class Shape(NamedTuple):
 
 
 def published(most: int | None = None) -> tuple[Shape, ...]:
-    """The shapes, with at most so many examples in a task."""
+    """The shapes, with at most ``most`` examples per task."""
     shapes = (
         perceptron("split-mnist", side=28, outputs=2, examples=12_000),
         perceptron("split-notmnist", side=28, outputs=2, examples=3_370),
@@ -87,9 +88,15 @@ def published(most: int | None = None) -> tuple[Shape, ...]:
     return tuple(shape._replace(examples=min(shape.examples, most or shape.examples)) for shape in shapes)
 
 
+def paper_settings(name: str) -> SimpleNamespace:
+    """The settings of VCL in an experiment's paper preset, by name."""
+    plan = make_plan(name, "vcl", "paper", None, "cpu")
+    return SimpleNamespace(**{value.setting.name: value.value for value in plan.listed()})
+
+
 def perceptron(name: str, side: int, outputs: int, examples: int) -> Shape:
     """The network of a discriminative experiment with one head."""
-    s: Any = experiment(name).presets["paper"]
+    s = paper_settings(name)
     pixels = side * side
     layers = tuple(
         Layer(width, out, by_draw=place > 0, back=place > 0)
@@ -105,8 +112,8 @@ def perceptron(name: str, side: int, outputs: int, examples: int) -> Shape:
 
 
 def generator(name: str, side: int, examples: int) -> Shape:
-    """The VAE of a generative experiment: its encoder is a point, and every draw has a decoder of its own."""
-    s: Any = experiment(name).presets["paper"]
+    """The VAE of a generative experiment: a deterministic encoder, and one decoder per draw."""
+    s = paper_settings(name)
     pixels = side * side
     encoder = tuple(
         Layer(width, out, drawn=False, by_draw=False, back=place > 0)
@@ -124,7 +131,7 @@ def generator(name: str, side: int, examples: int) -> Shape:
 
 
 class Step(NamedTuple):
-    """A training step, the products in it, and the bytes that it must move."""
+    """A training step, its matrix products alone, and the bytes that it must move."""
 
     job: Job
     floor: Job
@@ -132,7 +139,7 @@ class Step(NamedTuple):
 
 
 def step(shape: Shape, runs: int, device: torch.device) -> Step:
-    """One step of this shape with everything in it: batch, noise, bound, gradient, Adam."""
+    """One complete step of this shape: batch, noise, bound, gradient, Adam."""
     g = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (shape.examples, shape.side, shape.side), generator=g, dtype=torch.uint8).to(device)
     if shape.rows == shape.examples:
@@ -145,7 +152,7 @@ def step(shape: Shape, runs: int, device: torch.device) -> Step:
         data = dataset(x, y, head=HEAD, runs=runs)
     prior = model.prior({HEAD: shape.outputs}).to(device).expand(runs)
     mean = 0.05 * torch.randn(prior.mean.shape, generator=g).to(device)
-    log_var = torch.full_like(mean, shape.init_var).log_().minimum(prior.log_var)  # points stay points
+    log_var = torch.full_like(mean, shape.init_var).log_().minimum(prior.log_var)  # points keep variance 0
     elbo = Elbo(model, prior, shape.draws, shape.estimator, shape.climbs)
     parameters = tuple(part.clone() for part in elbo.parameters(prior._replace(mean=mean, log_var=log_var)))
     take = make_step(elbo, parameters, data, shape.lr, Rng(tuple(range(runs))))

@@ -1,4 +1,4 @@
-"""What `vcl bench` measures, and what it makes of it."""
+"""The measurements of `vcl bench`, and their record."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from vcl.lab.provenance import device_name
 DRAWS, RUNS = (1, 10), (1, 10)
 
 GENERAL = ", the general way"
-"""Behind the name of an estimator whose network is not recognised."""
+"""Suffix of an estimator's name where the network is not recognised and the general engine computes it."""
 
 PRODUCTS, BYTES, COPY = "matrix products alone", "bytes over bandwidth", "a large copy"
-"""Two floors of a step, and the job by which bandwidth is measured."""
+"""Two lower bounds of a step, and the job that measures bandwidth."""
 
 BYTES_OF = "bytes, "
-"""Before the name of an estimator, where a group has several: the bytes of its own step over bandwidth."""
+"""Prefix of an estimator's name, if a group has several: the bytes of its step over bandwidth."""
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The amount of work to measure."""
 
     rounds: int
     images: int
     center: int
     task: int | None
-    """At most so many examples in a task of a published network; none takes as many as the paper's."""
+    """The most examples in a task of a published network; None takes the paper's number."""
 
 
 FULL, QUICK = Size(10, 10_000, 60_000, None), Size(2, 500, 2_000, 100)
 
 
 class Line(NamedTuple):
-    """One job: its time, and how many times another job's it is, by that job's name."""
+    """One job: its time, and the ratio of this time to that of each reference, by name."""
 
     group: str
     name: str
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 def run(device: torch.device, size: Size, say: Callable[[str], None]) -> list[Line]:
-    """Every group in turn; within a group the jobs take turns."""
+    """Measure one group after another; within a group the jobs alternate. Returns one line per job."""
     standard = work.standard(device)
     lines: list[Line] = []
     for runs in RUNS:
@@ -138,7 +138,7 @@ def _others(standard: work.Standard, size: Size) -> list[Line]:
 
 
 def _import(name: str) -> Timing:
-    """In a new process, less the start of Python itself."""
+    """The time to import a module in a new process, less the start of Python."""
 
     def seconds(code: str) -> float:
         began = perf_counter()
@@ -163,7 +163,7 @@ def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> lis
 
 
 def record(lines: list[Line], device: torch.device, size: Size, matmul: str) -> dict[str, Any]:
-    """All of it for machines."""
+    """The measurements, versions and device as an object for JSON."""
     return {
         "vcl": __version__,
         "torch": torch.__version__,

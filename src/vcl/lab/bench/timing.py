@@ -1,4 +1,4 @@
-"""Timing of jobs that take turns, so that all of them see the same machine."""
+"""Times jobs in alternation, so that the machine's load affects all of them alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 class Timing(NamedTuple):
-    """Seconds of one call: the least (what the machine can do), the median, and how many were taken."""
+    """Seconds per call: the least (what the machine can do), the median, and the number of timed calls."""
 
     least: float
     middle: float
@@ -24,12 +24,12 @@ Job = Callable[[], object]
 def take_turns(
     jobs: Mapping[str, Job], rounds: int, calls: int, device: torch.device, warm_up: int | None = None
 ) -> dict[str, Timing]:
-    """Each job ``calls`` times in a row, job after job, ``rounds`` times over, after ``warm_up`` calls of each.
+    """Time each job ``calls`` times in a row, job after job, for ``rounds`` rounds, after ``warm_up`` calls of each.
 
-    The first call of every row is left out: it finds the caches full of another job's numbers.
+    The first call in a row is not counted, since the caches then hold another job's data.
     """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for job in jobs.values():  # what is made on first use is not part of the work
+    for job in jobs.values():  # setup on first use is not part of the work
         for _ in range(WARM_UP if warm_up is None else warm_up):
             job()
     for _ in range(rounds):
@@ -45,10 +45,10 @@ def take_turns(
 
 
 WARM_UP = 5
-"""Calls before timing: a captured step runs its first three eagerly."""
+"""Untimed calls: a captured step runs its first three calls eagerly."""
 
 
 def finish(device: torch.device) -> None:
-    """Wait until the device has done what it was told."""
+    """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

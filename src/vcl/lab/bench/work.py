@@ -1,4 +1,4 @@
-"""The standard work: the Permuted MNIST network, 784-100-100-10, in batches of 256, on made-up images."""
+"""The standard work: the Permuted MNIST network, 784-100-100-10, on batches of 256 random images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = 10 * BATCH
 
 
 class Standard(NamedTuple):
-    """The data of the work, on a device."""
+    """The data, on a device."""
 
     x: Tensor
     y: Tensor
@@ -42,14 +42,14 @@ class Standard(NamedTuple):
 
 
 def standard(device: torch.device) -> Standard:
-    """Images as bytes and labels."""
+    """Random images, uint8 [N, 28, 28], and labels [N]."""
     g = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (EXAMPLES, 28, 28), generator=g, dtype=torch.uint8)
     return Standard(x.to(device), torch.randint(0, 10, (EXAMPLES,), generator=g).to(device), device)
 
 
 class AnyModule(nn.Module):
-    """The same trunk in code that no trace can follow (by the length of x), so it takes the general way."""
+    """The same trunk, but untraceable (it uses ``len(x)``), so the general engine computes it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,12 +61,12 @@ class AnyModule(nn.Module):
 
 
 def network(general: bool = False) -> Network:
-    """The paper's network, by the fast ways or by the general one."""
+    """The paper's network, for the layered engine or for the general one."""
     return Network(AnyModule() if general else mlp(SIZES[0], SIZES[1:3]), SIZES[2], Categorical())
 
 
 def belief(model: Network, runs: int, device: torch.device) -> MeanField:
-    """Small random means and variance e^-6."""
+    """A belief with small random means and variance e^-6."""
     prior = model.prior({"all": SIZES[3]}).to(device).expand(runs)
     g = torch.Generator().manual_seed(1)
     mean = 0.1 * torch.randn(prior.mean.shape, generator=g).to(device)
@@ -74,7 +74,7 @@ def belief(model: Network, runs: int, device: torch.device) -> MeanField:
 
 
 def step(work: Standard, estimator: Estimator, draws: int, runs: int, general: bool = False) -> Job:
-    """One training step of VCL with everything in it: batch, noise, bound, gradient, Adam."""
+    """One complete training step of VCL: batch, noise, bound, gradient, Adam."""
     model = network(general)
     q = belief(model, runs, work.device)
     elbo = Elbo(model, model.prior({"all": SIZES[3]}).to(work.device).expand(runs), draws, estimator)
@@ -86,7 +86,7 @@ def step(work: Standard, estimator: Estimator, draws: int, runs: int, general: b
 
 
 def deterministic(work: Standard) -> Job:
-    """One step of the same network without uncertainty, as plain torch code has it."""
+    """One step of the same network without uncertainty, in plain torch."""
     net = nn.Sequential(nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 10))
     net.to(work.device)
     adam = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
@@ -96,7 +96,7 @@ def deterministic(work: Standard) -> Job:
 def plain_step(
     work: Standard, net: nn.Module, adam: torch.optim.Optimizer, loss: Callable[[Tensor, Tensor], Tensor]
 ) -> Job:
-    """Batch, loss, gradient, step."""
+    """One training step in plain torch: batch, loss, gradient, optimiser."""
     index = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(2))[:BATCH].to(work.device)
 
     def once() -> None:
@@ -109,10 +109,10 @@ def plain_step(
 
 
 def floor(work: Standard, draws: int, runs: int) -> Job:
-    """The matrix products of a `local` step and nothing else: no step of it can be faster on this machine.
+    """The matrix products of a `local` step alone: no such step can be faster on this machine.
 
-    Each layer multiplies for the mean and for the variance, forward and for both gradients, and backward to its input
-    from the second layer on; the first layer's products serve all draws.
+    Each layer has products for the mean and for the variance: forward, for the gradients of the weights, and, from the
+    second layer on, for the gradient of its input. The first layer's products serve all draws.
     """
     products: floors.Products = []
     for place, (width, out) in enumerate(pairwise(SIZES)):
@@ -125,7 +125,7 @@ def floor(work: Standard, draws: int, runs: int) -> Job:
 
 
 def moved(estimator: Estimator, draws: int, runs: int) -> int:
-    """The bytes that a step must move."""
+    """Bytes that a step must move."""
     return floors.moved(runs * network().layout({"all": SIZES[3]}).size, 0, draws, estimator)
 
 
@@ -143,7 +143,7 @@ def k_center(images: Tensor, points: int) -> Job:
 
 
 def fisher(work: Standard, samples: int) -> Job:
-    """The diagonal of the empirical Fisher information from some examples."""
+    """The diagonal of the empirical Fisher information from ``samples`` examples."""
     model = network()
     q = belief(model, 1, work.device)
     return lambda: Curvature(samples=samples)(model, q.layout, q.mean, work.data(1), Rng((0,)))

@@ -1,1 +1,1 @@
-"""One file per command of the command line."""
+"""The command line: one file per command."""

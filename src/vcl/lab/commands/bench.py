@@ -1,4 +1,4 @@
-"""`vcl bench`: how fast it is here."""
+"""`vcl bench`: times vcl on this machine."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Annotated
 import typer
 
 SHORT = {"deterministic": "plain", "fastest other": "other"}
-"""Words for the heads of columns, which are narrow."""
+"""Short words for narrow column heads."""
 
 
 def bench(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads; torch's own choice if left out.")] = None,
-    matmul: Annotated[
-        str, typer.Option(help="How a GPU rounds factors of matrix products: float32 or tf32.")
-    ] = "float32",
-    quick: Annotated[bool, typer.Option("--quick", help="A few seconds, for a first look: noisier.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A JSON file for the numbers.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; default: torch's choice.")] = None,
+    matmul: Annotated[str, typer.Option(help="Precision of matrix products on a GPU: float32 or tf32.")] = "float32",
+    quick: Annotated[bool, typer.Option("--quick", help="A quick, noisier measurement.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
 ) -> None:
-    """Time training steps, prediction, coresets and curvature beside a floor and, where installed, other libraries."""
+    """Time training steps, prediction, coresets and curvature against lower bounds and other installed libraries."""
     import json
     import os
 

@@ -1,4 +1,4 @@
-"""`vcl data`: which datasets there are, where they lie, and whether their files are whole."""
+"""`vcl data`: lists, downloads and verifies datasets."""
 
 from __future__ import annotations
 
@@ -7,32 +7,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vcl.lab.commands.options import Plugin, load_plugins
+
 if TYPE_CHECKING:
     from vcl.lab.datasets.entry import Found
 
-app = typer.Typer(no_args_is_help=True, help="List, get and verify the datasets.")
+app = typer.Typer(no_args_is_help=True, help="List, download and verify datasets.")
 
 Folder = Annotated[
     Path | None,
-    typer.Option("--data", help="A data folder to look in first, before $VCL_DATA and the cache."),
+    typer.Option("--data", help="A data folder to search first, before $VCL_DATA and the cache."),
 ]
 
 
 @app.command("list")
-def list_(data: Folder = None) -> None:
-    """Show every dataset, what it is and where it was found."""
+def list_(data: Folder = None, plugin: Plugin = None) -> None:
+    """List all datasets and where they are on this machine."""
     from rich.table import Table
 
     from vcl.lab.console import make_console
-    from vcl.lab.datasets import DATASETS, silent
+    from vcl.lab.datasets import silent
     from vcl.lab.datasets.locate import find
+    from vcl.lab.registry import datasets
+
+    load_plugins(plugin)
 
     table = Table("name", "what", "where", "size")
-    # A path that is cut cannot be copied.
+    # A truncated path cannot be copied.
     table.columns[0].no_wrap = True
     table.columns[2].overflow = "fold"
     table.columns[3].justify = "right"
-    for entry in DATASETS:
+    for entry in datasets().values():
         found = find(entry, data, silent)
         where = found.where if found else "not found"
         table.add_row(entry.name, entry.about, where, _size(found) if found else "")
@@ -41,13 +46,16 @@ def list_(data: Folder = None) -> None:
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="The dataset, as `vcl data list` names it.")],
+    name: Annotated[str, typer.Argument(help="The dataset; `vcl data list` shows the names.")],
     data: Folder = None,
+    plugin: Plugin = None,
 ) -> None:
-    """Make a dataset present and verified; what is in no data folder is fetched into the cache."""
-    from vcl.lab.datasets import load
+    """Download a dataset into the cache, unless a data folder has it, and verify it."""
+    from vcl.lab.datasets.locate import load_dataset
+    from vcl.lab.registry import dataset as named
 
-    dataset = load(name, data, say=typer.echo)
+    load_plugins(plugin)
+    dataset = load_dataset(named(name), data, True, typer.echo)
     typer.echo(
         f"{dataset.name}: {len(dataset.train_x):,} images to train on, {len(dataset.test_x):,} to test on; "
         f"{dataset.origin}"
@@ -56,17 +64,21 @@ def get(
 
 @app.command()
 def verify(
-    name: Annotated[str | None, typer.Argument(help="One dataset; all that are found when left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One dataset; default: all that are found.")] = None,
     data: Folder = None,
+    plugin: Plugin = None,
 ) -> None:
-    """Compare every file found, in every data folder, with its known hash; exit code 1 if one is bad."""
+    """Compare every file in every data folder with its known hash; exit with code 1 if one is bad."""
     from vcl.errors import VclError
-    from vcl.lab.datasets import MissingData, dataset_entry, names
+    from vcl.lab.datasets import MissingData
     from vcl.lab.datasets.data_folders import data_folders
     from vcl.lab.datasets.locate import find_all
+    from vcl.lab.registry import dataset, datasets
+
+    load_plugins(plugin)
 
     faults: list[str] = []
-    for entry in [dataset_entry(each) for each in ((name,) if name else names())]:
+    for entry in [dataset(name)] if name else datasets().values():
         finds = find_all(entry, data)
         if not finds and name:
             looked = ", ".join(str(place) for place in data_folders(data))

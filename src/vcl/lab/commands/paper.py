@@ -1,4 +1,4 @@
-"""`vcl paper`: the paper's figures and numbers, ours beside theirs."""
+"""`vcl paper`: reproduces the paper's figures and numbers and compares them with the published ones."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Annotated
 import typer
 
 MOST_SEEDS = 1000
-"""Of an item that is no stream of tasks; what a stream can have is counted (:mod:`vcl.lab.memory`)."""
+"""The most seeds of an item that is not a stream of tasks. Memory limits those of a stream (:mod:`vcl.lab.memory`)."""
 
 
 def paper(
     items: Annotated[list[str], typer.Argument(help="`list`, `all`, or one or more items, such as fig2 fig4.")],
     preset: Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or smoke (seconds).")] = "quick",
-    seeds: Annotated[int | None, typer.Option(help="Seeds 0 to N-1, stacked; the preset's number if left out.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Run seeds 0 to N-1 as one stack; default: the preset's number.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Change one setting of every stream of tasks, as in epochs=20.")
+        list[str] | None, typer.Option("--set", help="Change a setting of every stream, such as epochs=20. Repeatable.")
     ] = None,
-    jobs: Annotated[
-        int, typer.Option(help="Streams of tasks learned at once; a GPU has room for several (10 at most).")
-    ] = 1,
-    out: Annotated[Path | None, typer.Option(help="Where results are kept; runs/paper-PRESET if left out.")] = None,
-    data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
+    jobs: Annotated[int, typer.Option(help="Streams of tasks to run at once; a GPU can run several (at most 10).")] = 1,
+    out: Annotated[Path | None, typer.Option(help="The folder for results; default: runs/paper-PRESET.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A data folder to search first.")] = None,
 ) -> None:
-    """Run what the paper ran and show ours beside theirs. What is finished is kept and never computed again."""
+    """Run the paper's experiments and compare our numbers with the paper's. Finished parts are kept and reused."""
     import sys
 
     from vcl.errors import VclError, unknown
     from vcl.lab.console import make_console
+    from vcl.lab.experiments.experiment import PRESETS
     from vcl.lab.paper.item import TableItem
     from vcl.lab.paper.items import ITEMS, item
     from vcl.lab.paper.reproduce import Reproduction
     from vcl.lab.plan import choose_device
-    from vcl.lab.session import command
-    from vcl.lab.settings import PRESETS
+    from vcl.lab.provenance import command
     from vcl.lab.side_by_side import check_jobs
 
     console = make_console()
@@ -58,7 +58,7 @@ def paper(
 
 
 def list_items() -> None:
-    """Every item: its name, what it is, and where it is in the paper."""
+    """Print every item with its name, description and place in the paper."""
     from rich.table import Table
 
     from vcl.lab.console import make_console

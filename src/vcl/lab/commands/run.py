@@ -1,52 +1,84 @@
-"""`vcl run`: an experiment with one or more methods, all seeds stacked, to rows, a table and a figure."""
+"""`vcl run`: runs one or more methods on an experiment, with all seeds stacked."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vcl.lab.commands.options import (
+    Data,
+    Dataset,
+    Device,
+    Experiment,
+    Jobs,
+    Out,
+    Plugin,
+    Preset,
+    Seeds,
+    Set,
+    load_plugins,
+)  # fmt: skip
+
 
 def run(
-    experiment: Annotated[str, typer.Argument(help="Which experiment; `vcl list` names them.")],
-    method: Annotated[str, typer.Option(help="One or more methods, with commas between.")] = "vcl",
-    preset: Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or smoke (seconds).")] = "quick",
-    seeds: Annotated[int | None, typer.Option(help="Seeds 0 to N-1, stacked; the preset's number if left out.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="A new folder for the results; under runs/ if left out.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, a setting to change; repeatable.")] = None,
+    experiment: Experiment,
+    method: Annotated[str, typer.Option(help="One or more methods, separated by commas.")] = "vcl",
+    preset: Preset = "quick",
+    seeds: Seeds = None,
+    device: Device = "auto",
+    out: Out = None,
+    set_: Set = None,
     grid: Annotated[
-        str | None, typer.Option(help="lambda=1,10,100 (or lambda=paper): every lambda with every seed, as one stack.")
+        str | None, typer.Option(help="lambda=1,10,100 or lambda=paper: run every lambda with every seed as one stack.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Methods run at once; a GPU has room for several (10 at most).")] = 1,
-    data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
-    fallback: Annotated[str | None, typer.Option(help="An experiment to run if this one's data cannot be had.")] = None,
+    dataset: Dataset = None,
+    jobs: Jobs = 1,
+    data: Data = None,
+    fallback: Annotated[str | None, typer.Option(help="An experiment to run if the data is unavailable.")] = None,
+    plugin: Plugin = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List every setting with its value, meaning and origin; do not run.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan, its time and its memory; run nothing.")
+        bool, typer.Option("--dry-run", help="Show the plan with its time and memory; do not run.")
     ] = False,
 ) -> None:
-    """Run an experiment and write settings, rows, a table and a figure to a folder."""
-    from vcl.lab.console import make_console
+    """Run an experiment and write rows, a table and a figure to a folder.
+
+    The same command with the same --out resumes where it stopped. Other settings, methods or seeds add to the folder.
+
+    \b
+    Examples:
+      vcl run permuted-digits --method mle,vcl,vcl-random
+      vcl run split --dataset fashion-mnist --method vcl,ewc --seeds 5
+      vcl run split-mnist --method vcl --set vcl.draws=4 --out runs/mine
+    """
+    from vcl.lab.compute import Part, compute_all
+    from vcl.lab.console import make_console, say_on
     from vcl.lab.estimate import check_methods, show_estimate
-    from vcl.lab.identity import check_used, unused
-    from vcl.lab.plan import make_plan
-    from vcl.lab.session import execute, load_arrays, open_folder, say_on
+    from vcl.lab.loading import load_data
+    from vcl.lab.plan import check_used, make_plan, unused
+    from vcl.lab.session import list_settings, opened
     from vcl.lab.side_by_side import check_jobs
 
     console = make_console()
     check_jobs(jobs)
-    # Everything that can be wrong is looked at before any work starts.
-    plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
+    load_plugins(plugin)
+    # All arguments are checked before any work starts.
+    plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
     other = make_plan(fallback, method, preset, seeds, device, set_ or [], grid) if fallback else None
     for each in (plan, other):
         check_used([each] if each else [])
-    plan, arrays, origin = load_arrays(plan, other, data, console)
+    if settings:
+        list_settings(plan, console)
+        return
+    plan, loaded = load_data(plan, other, data, console, fetch=not dry_run)
     for line in unused(plan):
         say_on(console, line)
+    check_methods(plan, loaded.arrays, jobs)
     if dry_run:
-        check_methods(plan, arrays, jobs)
-        show_estimate(plan, arrays, console)
+        show_estimate(plan, loaded.arrays, console)
         return
-    with open_folder(plan, out) as folder:
-        execute(plan, arrays, origin, folder, console, jobs)
+    with opened(plan, out, console) as store:
+        compute_all([Part(plan, entry, loaded) for entry in plan.methods], store, console, jobs)

@@ -7,27 +7,29 @@ from typing import Annotated
 
 import typer
 
+from vcl.lab.commands.options import Plugin, load_plugins
+
 
 def sample(
-    run: Annotated[Path, typer.Argument(help="The folder of a run of a generative experiment.")],
-    task: Annotated[str, typer.Option(help="Whose generator: the task's name, such as 3.")],
-    count: Annotated[int, typer.Option(help="How many images.")] = 64,
-    out: Annotated[Path, typer.Option(help="The PNG to write, a new file.")] = Path("samples.png"),
-    method: Annotated[str | None, typer.Option(help="Which method of the run; its first if left out.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws other images.")] = 0,
+    folder: Annotated[Path, typer.Argument(help="A folder of results of a generative experiment, or one part in it.")],
+    task: Annotated[str, typer.Option(help="The task whose generator draws, by name, such as 3.")],
+    count: Annotated[int, typer.Option(help="The number of images.")] = 64,
+    out: Annotated[Path, typer.Option(help="The new PNG file to write.")] = Path("samples.png"),
+    method: Annotated[str | None, typer.Option(help="The method; default: the first.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    plugin: Plugin = None,
 ) -> None:
-    """Draw images from one task's generator into a PNG, as many as wanted, side by side."""
-    from vcl.lab.console import make_console
+    """Draw images from one task's generator and write them as a grid to a PNG."""
+    from vcl.lab import saved
+    from vcl.lab.console import make_console, say_on
     from vcl.lab.figures import sample_grid
     from vcl.lab.folder import check_new, write_new
-    from vcl.lab.generative.saved import read
 
+    load_plugins(plugin)
     check_new(out, "samples.png", ".png")
-    saved = read(run, method)
-    images = saved.images(task, count, seed)
-    write_new(out, sample_grid.png(images))
-    make_console().print(
-        f"{count} images of task {task} by {saved.method}, after {saved.state.t} tasks, in {out}.",
-        highlight=False,
-        soft_wrap=True,
+    found = saved.read(folder, method)
+    write_new(out, sample_grid.png(saved.images(found, task, count, seed)))
+    say_on(
+        make_console(),
+        f"{count} images of task {task} by {found.entry.name}, after {found.state.t} tasks, in {out}.",
     )

@@ -1,45 +1,68 @@
-"""`vcl sweep`: find the best lambda of EWC, SI, LP or MAP, and what it gives on the test set."""
+"""`vcl sweep`: finds the best lambda of EWC, SI, LP or MAP and tests it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vcl.lab.commands.options import (
+    Data,
+    Dataset,
+    Device,
+    Experiment,
+    Jobs,
+    Out,
+    Plugin,
+    Preset,
+    Seeds,
+    Set,
+    load_plugins,
+)  # fmt: skip
+
 
 def sweep(
-    experiment: Annotated[str, typer.Argument(help="Which experiment; `vcl list` names them.")],
-    method: Annotated[str, typer.Option(help="One or more methods that take a lambda, with commas between.")] = "ewc",
-    grid: Annotated[
-        str, typer.Option(help="lambda=1,10,100, or lambda=paper for what the paper tried.")
-    ] = "lambda=paper",
+    experiment: Experiment,
+    method: Annotated[str, typer.Option(help="One or more methods with a lambda, separated by commas.")] = "ewc",
+    grid: Annotated[str, typer.Option(help="lambda=1,10,100, or lambda=paper for the paper's grid.")] = "lambda=paper",
     select: Annotated[
-        str, typer.Option(help="validation: on held-out training data. test: on the test set, as the paper did.")
+        str, typer.Option(help="Select on: validation (held-out training data) or test (as in the paper).")
     ] = "validation",
     validation: Annotated[float, typer.Option(help="The share of the training data to hold out.")] = 0.1,
-    preset: Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or smoke (seconds).")] = "quick",
-    seeds: Annotated[int | None, typer.Option(help="Seeds 0 to N-1, stacked; the preset's number if left out.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="A new folder for the results; under runs/ if left out.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, a setting to change; repeatable.")] = None,
-    data: Annotated[Path | None, typer.Option(help="A data folder to look in first.")] = None,
+    preset: Preset = "quick",
+    seeds: Seeds = None,
+    device: Device = "auto",
+    out: Out = None,
+    set_: Set = None,
+    dataset: Dataset = None,
+    jobs: Jobs = 1,
+    data: Data = None,
+    plugin: Plugin = None,
 ) -> None:
-    """Try a grid of lambdas as one stack of runs, choose the best on held-out training data, and test that one."""
-    from vcl.lab.console import make_console
-    from vcl.lab.identity import check_used, unused
-    from vcl.lab.plan import make_plan
-    from vcl.lab.session import load_arrays, open_folder, say_on
-    from vcl.lab.sweep import check
+    """Run a grid of lambdas as one stack, choose the best on held-out training data, and test it.
+
+    \b
+    Example:
+      vcl sweep permuted-digits --method ewc,si,lp --grid lambda=0.1,1,10,100
+    """
+    from vcl.lab.console import make_console, say_on
+    from vcl.lab.loading import load_data
+    from vcl.lab.plan import check_used, make_plan, unused
+    from vcl.lab.session import opened
+    from vcl.lab.side_by_side import check_jobs
+    from vcl.lab.sweep import WARNINGS, check
     from vcl.lab.sweep import sweep as run_sweep
 
     console = make_console()
-    # Everything that can be wrong is looked at before any work starts.
-    plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid)
+    check_jobs(jobs)
+    load_plugins(plugin)
+    # All arguments are checked before any work starts.
+    plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
     check_used([plan])
     selection = check(plan, select, validation)
-    plan, arrays, origin = load_arrays(plan, None, data, console)
+    plan, loaded = load_data(plan, None, data, console)
     for line in unused(plan):
         say_on(console, line)
-    with open_folder(plan, out) as folder:
-        run_sweep(plan, arrays, origin, selection, validation, folder, console)
+    with opened(plan, out, console) as store:
+        run_sweep(plan, loaded, selection, validation, store, console, jobs)
+    say_on(console, WARNINGS[selection])

@@ -1,4 +1,4 @@
-"""Datasets by name: found on this machine or fetched, verified, and split the same way every time."""
+"""Datasets by name: found on this machine or fetched, then verified. The train/test split never changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vcl.lab.datasets.notmnist import NOTMNIST, NOTMNIST_LARGE
 
 __all__ = ["DATASETS", "Dataset", "MissingData", "dataset_entry", "describe", "load", "names", "silent"]
 
-# A new dataset is a DatasetEntry in a file of its own and its name here.
+# To add a dataset, write a DatasetEntry in a new file and list it here.
 DATASETS = (DIGITS, MNIST, FASHION_MNIST, NOTMNIST, NOTMNIST_LARGE)
 
 
@@ -24,7 +24,7 @@ def names() -> tuple[str, ...]:
 
 
 def dataset_entry(name: str) -> DatasetEntry:
-    """What is known of the dataset of this name."""
+    """The entry of a dataset."""
     for entry in DATASETS:
         if entry.name == name:
             return entry
@@ -32,15 +32,15 @@ def dataset_entry(name: str) -> DatasetEntry:
 
 
 def describe(name: str) -> str:
-    """What a dataset is, in a line."""
+    """One line that describes a dataset."""
     return dataset_entry(name).about
 
 
 def load(name: str, folder: Path | None = None, *, fetch: bool = True, say: Say = silent) -> Dataset:
     """Load a dataset from the folder given, `$VCL_DATA` or the cache, else fetch it into the cache.
 
-    Every file with a known hash is verified on every load: one that is truncated or altered is an error
-    and is never fetched over. MissingData is raised when the dataset cannot be had; `VCL_OFFLINE=1` and
-    `fetch=False` forbid the network. What happens on the way is said line by line through `say`.
+    Every load verifies each file with a known hash. A truncated or altered file is an error and is never
+    overwritten. Raises MissingData if the dataset is unavailable. `VCL_OFFLINE=1` and `fetch=False` forbid the
+    network. `say` receives progress messages, one line each.
     """
     return load_dataset(dataset_entry(name), folder, fetch, say)

@@ -1,4 +1,4 @@
-"""SHA-256 of what a file holds: gzip is unwrapped first, since the wrapping differs from mirror to mirror."""
+"""SHA-256 of a file's uncompressed content, since mirrors compress the same content differently."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def sha256(content: bytes) -> str:
 
 
 def unpack(stored: bytes, limit: int) -> bytes:
-    """The content of a file that may be gzipped; of a damaged one, as much as can be read.
+    """The content of a file, gzipped or plain; if it is damaged, the part that can be read.
 
-    Damage is not reported here: the hash of the content shows it, whatever its kind. No more bytes than the
-    limit are unpacked, so the hash shows more than that too.
+    Damage is not reported here, since the hash of the content reveals it. At most `limit` bytes are unpacked,
+    so the hash also reveals content beyond the limit.
     """
     if not stored.startswith(b"\x1f\x8b"):
         return stored
@@ -35,7 +35,7 @@ def unpack(stored: bytes, limit: int) -> bytes:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file, with a sentence for a user where it cannot be read."""
+    """The bytes of a file. Raises VclError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -43,7 +43,7 @@ def read_file(path: Path) -> bytes:
 
 
 def verified(path: Path, expected: str, mend: str, limit: int) -> bytes:
-    """The content of a file, gzipped or plain, once its SHA-256 is the expected one."""
+    """The uncompressed content of a file. Raises VclError unless its SHA-256 is the expected one."""
     content = unpack(read_file(path), limit)
     if sha256(content) != expected:
         raise altered(path, expected, sha256(content), mend)
@@ -51,7 +51,7 @@ def verified(path: Path, expected: str, mend: str, limit: int) -> bytes:
 
 
 def altered(path: Path, expected: str, found: str, mend: str) -> VclError:
-    """The error for a file that is not what its name says."""
+    """The error for a file whose SHA-256 is not the expected one; `mend` says what to do."""
     return VclError(
         f"{path} is truncated or altered (SHA-256 of its content: expected {expected}, found {found}): {mend}."
     )

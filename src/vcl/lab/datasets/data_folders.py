@@ -1,4 +1,4 @@
-"""The folders where data is looked for, in order, and the one that fetched data goes to."""
+"""The folders that are searched for data, in order, and the cache, which receives fetched data."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 from vcl.errors import VclError
 
-# Debian's dataset packages (dataset-fashion-mnist) install here, in the layout of a data folder.
+# Debian's dataset packages (dataset-fashion-mnist) install here. The layout is that of a data folder.
 SYSTEM = Path("/usr/share/datasets")
 
 
 def cache() -> Path:
-    """The user's cache of vcl: `$XDG_CACHE_HOME/vcl`, or `~/.cache/vcl`."""
+    """The user's cache folder: `$XDG_CACHE_HOME/vcl`, or `~/.cache/vcl`."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     base = Path(given) if Path(given).is_absolute() else Path("~/.cache").expanduser()
     return base / "vcl"
 
 
 def data_folders(folder: Path | None = None) -> tuple[Path, ...]:
-    """The data folders, first come first served: the one given, `$VCL_DATA`, the cache, the system's."""
+    """The data folders in order of search: the one given, `$VCL_DATA`, the cache, the system's."""
     if folder is not None and not folder.expanduser().is_dir():
         raise VclError(
             f"the data folder {folder} is not a folder: give one that exists, with the datasets in folders "

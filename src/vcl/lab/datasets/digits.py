@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits of 8x8 that scikit-learn carries: real data that is always there."""
+"""The 1,797 handwritten 8x8 digits that ship with scikit-learn: real data without a download."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _check(path: Path) -> str:
 
 
 def _read(found: Found, say: Say) -> Dataset:
-    # Inside, because scikit-learn takes a second to import.
+    # Imported here, because scikit-learn takes a second to import.
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -33,6 +33,7 @@ DIGITS = DatasetEntry(
     "digits",
     "handwritten digits, 1,797 images of 8x8, of which a fifth to test on",
     by_hand="install scikit-learn",
+    classes=10,
     find=_find,
     check=_check,
     read=_read,

@@ -1,4 +1,4 @@
-"""What a dataset is, and what the lab needs to know of one to find, check, read and fetch it."""
+"""The type of a dataset, and the entry by which the lab finds, checks, reads and fetches one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vcl.errors import VclError
 Say = Callable[[str], None]
 
 LIMIT = 64 * 2**20
-"""The bytes that one file of a dataset may hold, unless its entry says otherwise."""
+"""The default limit on the uncompressed size of one file, in bytes."""
 
 
 def silent(line: str) -> None:
-    """Say nothing."""
+    """Ignore the line."""
 
 
 class MissingData(VclError):  # noqa: N818 (it names what happened to the data, not a fault of the code)
@@ -27,7 +27,7 @@ class MissingData(VclError):  # noqa: N818 (it names what happened to the data, 
 
 
 class Dataset(NamedTuple):
-    """Images and labels, split once and for all into train and test."""
+    """Images and labels with a fixed train/test split."""
 
     name: str
     train_x: NDArray[np.uint8]
@@ -38,34 +38,36 @@ class Dataset(NamedTuple):
     test_y: NDArray[np.int64]
     classes: tuple[str, ...]
     origin: str
-    """One short line for people: where it came from."""
+    """Where the data came from, as one short line for the user."""
 
 
 class Found(NamedTuple):
-    """A dataset, or a part of it, in one place."""
+    """The files of a dataset, all or some, in one place."""
 
     where: str
     files: tuple[Path, ...] = ()
-    """Files, or folders of files; empty for data that another package carries."""
+    """Files, or folders of files; empty for data that ships with another package."""
     lacking: tuple[str, ...] = ()
-    """The names of the files that should be there too; a dataset is read only when this is empty."""
+    """The names of missing files; a dataset is read only if there are none."""
 
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """Everything the lab knows of one dataset. Adding one is such an entry, and its name in `DATASETS`."""
+    """All that the lab needs to know about one dataset. To add one, write an entry and list it in `DATASETS`."""
 
     name: str
     about: str
     by_hand: str
-    """What a person can do to have it where it cannot be fetched: ends the sentence 'to have it, …'."""
+    """How to get it by hand if it cannot be fetched; completes the sentence 'to have it, …'."""
     find: Callable[[Path], Found | None]
-    """What of it lies in a data folder; None if nothing does."""
+    """Its files in a data folder; None if there are none."""
     check: Callable[[Path], str]
-    """Compare one found file with its known hash: a few words if it is good, a VclError if it is not."""
+    """Compares one found file with its known hash; returns a few words, or raises VclError if they differ."""
     read: Callable[[Found, Say], Dataset]
-    """Read what was found whole, with every hash checked."""
+    """Reads a complete dataset and checks every known hash."""
     fetch: Callable[[Path, Say], str] | None = None
-    """Bring the missing files into a data folder and name where they came from; None: cannot be fetched."""
+    """Fetches the missing files into a data folder and returns their origin; None if it cannot be fetched."""
+    classes: int | None = None
+    """The number of classes, if known before loading."""
     limit: int = LIMIT
-    """The bytes that one of its files may hold, unpacked: what is larger is none of them."""
+    """The limit on the uncompressed size of one file, in bytes. Larger files are rejected."""

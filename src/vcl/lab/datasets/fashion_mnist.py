@@ -1,4 +1,4 @@
-"""Fashion-MNIST: articles of clothing in the format and the sizes of MNIST."""
+"""Fashion-MNIST: articles of clothing, in the format and sizes of MNIST."""
 
 from vcl.lab.datasets.idx_set import IdxFiles, idx_set
 from vcl.lab.datasets.mirror import mirror

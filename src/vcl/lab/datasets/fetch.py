@@ -1,4 +1,4 @@
-"""Bring verified files into a folder from the first origin that gives them, each one whole or not at all."""
+"""Fetches files into a folder from the first origin that has them; each is verified and written atomically."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from vcl.lab.datasets.entry import Say
 
 
 class OriginError(Exception):
-    """An origin did not give what was asked; the next one is tried."""
+    """An origin did not deliver a file; the next one is tried."""
 
 
 class Origin(NamedTuple):
-    """One place in the network that keeps files under the names asked for."""
+    """A place on the network from which files can be fetched by name."""
 
     label: str
     get: Callable[[Iterable[str], int], Iterator[tuple[str, bytes]]]
-    """For each name asked, the name and the file, gzipped or plain, within a limit of bytes; raises OriginError."""
+    """Takes names and a limit in bytes; yields each name with its file, gzipped or plain, or raises OriginError."""
 
 
 def fetch_files(folder: Path, expected: Mapping[str, str], origins: Sequence[Origin], limit: int, say: Say) -> str:
-    """Fetch files, given as name to SHA-256 of the content, and name the origins they came from.
+    """Fetch the files ``expected``, a map from name to SHA-256 of the content; returns the origins used.
 
-    Raises OriginError when all origins failed; each failure is said in one line.
+    `say` receives one line per failed origin. Raises OriginError if files are still missing after the last origin.
     """
     missing = dict(expected)
     came_from: list[str] = []
@@ -51,11 +51,11 @@ def fetch_files(folder: Path, expected: Mapping[str, str], origins: Sequence[Ori
 
 
 def store(path: Path, content: bytes, expected: str) -> None:
-    """Write a file whose SHA-256 is the expected one. pooch renames it into its place: no one ever sees half of it."""
+    """Write a file atomically (by pooch). Raises OriginError unless its SHA-256 is the expected one."""
     import pooch
 
     def write(url: str, beside: str, caller: object) -> None:
-        # Made anew, because the umask is to give the mode: pooch's file is for its owner only.
+        # Recreated so that the umask sets its mode: pooch's file is readable by its owner only.
         Path(beside).unlink()
         with Path(beside).open("xb") as file:
             file.write(content)
@@ -69,12 +69,12 @@ def store(path: Path, content: bytes, expected: str) -> None:
 
 
 def _prepare(folder: Path) -> None:
-    """See to it that what comes can be kept, before anything is asked for."""
+    """Check that pooch is installed and make the folder, before any request."""
     try:
         import pooch
     except ModuleNotFoundError as error:
         raise OriginError(f"fetching needs the module {error.name}: pip install 'vcl[lab]'") from error
-    pooch.get_logger().setLevel("WARNING")  # what happens is said through `say`
+    pooch.get_logger().setLevel("WARNING")  # `say` reports progress instead
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
 

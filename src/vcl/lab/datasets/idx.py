@@ -1,4 +1,4 @@
-"""The IDX format of MNIST: two zero bytes, the type, the number of dimensions, the dimensions, the bytes."""
+"""The IDX format of MNIST: two zero bytes, the type, the number of dimensions, their sizes, the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UBYTE = 0x08
 
 
 def parse(content: bytes, dimensions: int, name: str) -> NDArray[np.uint8]:
-    """The array of unsigned bytes in an IDX file that has to have this many dimensions."""
+    """The array of unsigned bytes in an IDX file. Raises VclError unless it has this many dimensions."""
     start = 4 + 4 * dimensions
     magic = bytes((0, 0, _UBYTE, dimensions))
     if content[:4] != magic:
@@ -32,14 +32,14 @@ def parse(content: bytes, dimensions: int, name: str) -> NDArray[np.uint8]:
             f"{name} {fault}: its IDX header says {' x '.join(map(str, shape))} = {size} bytes, "
             f"{len(content) - start} follow."
         )
-    # A copy, because an array over immutable bytes cannot be written to.
+    # A copy, because an array over immutable bytes is read-only.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
 
 def images_and_labels(
     images: bytes, labels: bytes, name: str, classes: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Parse a pair of IDX files that belong together."""
+    """Images [N, H, W] and labels [N] of a pair of IDX files."""
     x = parse(images, 3, f"{name} images")
     y = parse(labels, 1, f"{name} labels")
     if len(x) != len(y):

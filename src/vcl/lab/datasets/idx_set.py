@@ -1,4 +1,4 @@
-"""A dataset of four IDX files, gzipped or plain, under the names that MNIST gave them."""
+"""A dataset of four IDX files, gzipped or plain, with MNIST's file names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vcl.lab.datasets.idx import images_and_labels
 
 
 class IdxFiles(NamedTuple):
-    """One text for each of the four files."""
+    """One string for each of the four files."""
 
     train_images: str
     train_labels: str
@@ -38,7 +38,7 @@ def idx_set(
     also: str = "",
     limit: int = LIMIT,
 ) -> DatasetEntry:
-    """The dataset in the folder `name` of a data folder; the hashes are those of the uncompressed files."""
+    """The entry of the dataset in the folder `name` of a data folder; hashes are of the uncompressed files."""
     expected = dict(zip(FILES, sha256, strict=True))
     mend = f"delete it and run `vcl data get {name}`, or put the original file in its place"
     by_hand = (
@@ -73,5 +73,5 @@ def idx_set(
         missing = {file: hash for file, hash in expected.items() if file not in present(data)}
         return fetch_files(data / name, missing, origins, entry.limit, say)
 
-    entry = DatasetEntry(name, about, by_hand, find, check, read, fetch, limit)
+    entry = DatasetEntry(name, about, by_hand, find, check, read, fetch, len(classes), limit)
     return entry

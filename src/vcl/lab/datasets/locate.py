@@ -1,4 +1,4 @@
-"""Find a dataset in the data folders, and fetch it into the cache where it is in none of them."""
+"""Finds a dataset in the data folders, or else fetches it into the cache."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from vcl.lab.datasets.fetch import OriginError
 
 
 def find_all(entry: DatasetEntry, folder: Path | None = None) -> list[Found]:
-    """What lies of a dataset in each of the data folders, whole or not, in their order."""
+    """What each data folder has of a dataset, complete or not, in order of search."""
     return list(dict.fromkeys(found for place in data_folders(folder) if (found := entry.find(place))))
 
 
 def find(entry: DatasetEntry, folder: Path | None, say: Say) -> Found | None:
-    """The first data folder's that has it whole; what lacks files is said and passed over."""
+    """The dataset in the first data folder that has all its files; incomplete ones are reported and skipped."""
     for found in find_all(entry, folder):
         if not found.lacking:
             return found
@@ -24,7 +24,7 @@ def find(entry: DatasetEntry, folder: Path | None, say: Say) -> Found | None:
 
 
 def load_dataset(entry: DatasetEntry, folder: Path | None, fetch: bool, say: Say) -> Dataset:
-    """Read a dataset from where it is, or fetch it first."""
+    """Read a dataset; fetch it first if no data folder has it."""
     found = find(entry, folder, say)
     if found is not None:
         return entry.read(found, say)

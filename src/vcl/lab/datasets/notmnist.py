@@ -1,4 +1,4 @@
-"""notMNIST: glyphs A to J from many fonts, 28x28; the small set is clean, the large one noisier."""
+"""notMNIST: glyphs A to J from many fonts, 28x28. The small set is clean, the large one noisier."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from vcl.lab.datasets.split import held_out
 LETTERS = tuple("ABCDEFGHIJ")
 SIDE = 28
 NPZ = "notmnist_small.npz"
-# Of the 18,724 readable images of the small set, by letter and then by file name: the bytes of the images,
-# then the labels as bytes. So it holds for the PNG files as well as for any archive of the two arrays.
+# The hash of the small set's 18,724 readable images, by letter and then by file name: the bytes of all images,
+# then the labels as bytes. It therefore fits the PNG files and any archive of the two arrays.
 SMALL_SHA256 = "d6293d32bb251c555a5e1bcc7457d2c3dd9c5ccf292c12243463a154334ccd0e"
 
 
 def content_sha256(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
-    """The SHA-256 of the images' bytes and then the labels' as bytes."""
+    """The SHA-256 of the bytes of all images, followed by the labels as bytes."""
     hash = hashlib.sha256(np.ascontiguousarray(images).data)
     hash.update(labels.astype(np.uint8).tobytes())
     return hash.hexdigest()
 
 
 def read_npz(path: Path, expected: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images and labels of an archive with the arrays `images` and `labels`, once their hash is right."""
+    """The arrays `images` [N, 28, 28] and `labels` [N] of an archive. Raises VclError unless their hash is right."""
     mend = "delete it and put the original file, or the class folders A to J with their PNG files, in its place"
     try:
         with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as arrays:
@@ -115,6 +115,7 @@ NOTMNIST = DatasetEntry(
     "notmnist",
     "glyphs A to J, 18,724 images of 28x28 (the small set), of which a tenth to test on",
     by_hand=_by_hand("small"),
+    classes=len(LETTERS),
     find=_find_small,
     check=_check,
     read=_read_small,
@@ -123,6 +124,7 @@ NOTMNIST_LARGE = DatasetEntry(
     "notmnist-large",
     "glyphs A to J, about 500,000 noisier images of 28x28, of which a tenth to test on",
     by_hand=_by_hand("large"),
+    classes=len(LETTERS),
     find=_find_large,
     check=_check,
     read=_read_large,

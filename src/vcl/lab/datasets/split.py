@@ -1,4 +1,4 @@
-"""A train/test split that is a function of the images alone, with no image on both sides."""
+"""A train/test split that depends on the data alone. Identical images are on the same side."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 
 def held_out(images: NDArray[np.uint8], labels: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """Which images are for testing: about this share of each class, identical images kept together.
+    """A mask [N] of the test images: about this share of each class, identical images kept together.
 
-    Identical images are one group, whatever their labels, and count for the label of the first. Groups
-    are taken in the order of their hashes, which no file order and no random state can change; one that
-    is too large for the share that is left stays in train.
+    Identical images form one group, whatever their labels; it counts for the label of its first image. Groups
+    are taken in order of their hashes, which depends on neither file order nor random state. A group larger
+    than the share that is left stays in train.
     """
     groups: dict[str, list[int]] = {}
     for index, image in enumerate(images):

@@ -1,1 +1,1 @@
-"""One file per figure: rows in, picture out. A figure knows nothing of models."""
+"""One file per figure: rows in, picture out. Figures do not use models."""

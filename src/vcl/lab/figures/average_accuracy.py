@@ -1,4 +1,4 @@
-"""Average accuracy over the tasks so far, against their number: the paper's figure 2, and figure 4's last column."""
+"""Average accuracy over the tasks learned so far: the paper's figure 2 and the last column of figure 4."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vcl.lab.figures.curves import FAR, by_method, curve, dashes, frame, last, legend, limits, look
+from vcl.lab.figures.curves import CLOSER, FAR, by_method, curve, dashes, frame, last, legend, limits, look
 from vcl.lab.figures.style import save
 from vcl.lab.results import Row, shown
 
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
-    """One line per method with a band of one standard error over seeds, and the paper's final values as dashes.
+    """Draw one line per method with a band of one standard error over seeds; dashes are the paper's final values.
 
-    Where a method or a value of the paper ends far below the others, a second panel is zoomed to those others.
+    If a method or a value of the paper ends far below the rest, a second panel zooms in on the rest. It is left out if
+    it would show more than the share :data:`CLOSER` of the full range. Returns the files.
     """
     return save(picture(rows, title, paper), path)
 
 
 def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float]) -> Figure:
-    """The figure that :func:`draw` saves: one panel, or the whole range above and the zoomed below."""
+    """The figure that :func:`draw` saves: one panel, or the full range above a zoomed one."""
     averages = by_method(rows)
     names = list(averages)
     tasks = max((values.shape[1] for values in averages.values()), default=1)
     ends = {name: last(values) for name, values in averages.items()}
     marks = {name: value for name, value in paper.items() if name in names}
-    crowded = len(names) > 2  # then the legend stands beside the lines, not among them
+    crowded = len(names) > 2  # the legend would cover the lines
 
     floor = median(ends.values()) - FAR if ends else 0.0
     low = [name for name in names if ends[name] < floor]
+    span = limits([*(averages[name] for name in names if name not in low),
+                   torch.tensor([value for value in marks.values() if value >= floor])])  # fmt: skip
+    whole = limits([*averages.values(), torch.tensor(list(marks.values()))])
+    if span[1] - span[0] > CLOSER * (whole[1] - whole[0]):  # zooming would show nothing new
+        floor, low = float("-inf"), []
     below = [shown(name) for name in low] + [f"{shown(name)} (paper)" for name in marks if marks[name] < floor]
 
     figure = Figure(figsize=(6.4 if crowded else 5.0, 5.0 if below else 3.4), layout="constrained")
@@ -47,8 +53,6 @@ def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float]) -> Figu
     panels[0].set_title(title, fontsize=10)
     panels[-1].set_xlabel("tasks learned")
     if below:
-        close = [averages[name] for name in names if name not in low]
-        span = limits([*close, torch.tensor([value for value in marks.values() if value >= floor])])
         panels[-1].set_ylim(span)
         panels[0].axhspan(*span, color="grey", alpha=0.12, linewidth=0)
         more = f" and {len(below) - 3} more" if len(below) > 3 else ""

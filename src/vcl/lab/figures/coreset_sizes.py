@@ -1,4 +1,4 @@
-"""Accuracy by the size of the coreset: the paper's figure 3."""
+"""Accuracy against coreset size: the paper's figure 3."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SHADED = "vcl-random"
 BARE = Look("#666666", "x")  # plain VCL, no coreset
 
 Sizes = dict[str, dict[float, str]]
-"""The label of each method at each size, sizes rising."""
+"""By method, the label at each size, in increasing order of size."""
 
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:
-    """Left, VCL + random over the tasks, the darker the larger its coreset; right, all methods at the end by size.
+    """Left: VCL + random over the tasks, darker for larger coresets. Right: all methods after the last task, by size.
 
-    The rows are called "vcl-random coreset=400", "random-only coreset=400" and so on; plain "vcl" stands beside them if
-    it is there. Bands and bars are one standard error over seeds; dashes are the paper's values, in % by label. On the
-    left only are runs that have not come to the last task, and size 0, which has no place on a logarithmic axis.
+    Rows are labelled "vcl-random coreset=400", "random-only coreset=400" and so on; plain "vcl" is drawn if present.
+    Bands and bars are one standard error over seeds; dashes are the paper's values, in % by label. The right panel
+    omits unfinished runs, and size 0, which a logarithmic axis cannot show. Returns the files.
     """
     return save(picture(rows, title, paper), path)
 
@@ -53,7 +53,7 @@ def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float]) -> Figu
 
 
 def _sizes(names: Iterable[str]) -> Sizes:
-    """The sizes by method, VCL + random first."""
+    """The labels by method and size, VCL + random first."""
     found: Sizes = {SHADED: {}}
     for name in names:
         method, size = split_label(name, KEY)
@@ -65,9 +65,9 @@ def _sizes(names: Iterable[str]) -> Sizes:
 def _over_tasks(
     axes: Axes, averages: Mapping[str, Tensor], sizes: Mapping[float, str], paper: Mapping[str, float], tasks: int
 ) -> None:
-    """Accuracy against tasks, in shades of one hue."""
+    """Draw accuracy against tasks, in shades of one hue."""
     shades = matplotlib.colormaps["Blues"]
-    depths = torch.linspace(1.0, 0.35, len(sizes)).flip(0).tolist()  # one size alone is dark
+    depths = torch.linspace(1.0, 0.35, len(sizes)).flip(0).tolist()  # a single size is dark
     shown = {name: f"{size:g}" for size, name in sizes.items()}
     looks = {
         name: Look(to_hex(shades(depth)), mark(n)) for n, (name, depth) in enumerate(zip(shown, depths, strict=True))
@@ -89,7 +89,7 @@ def _over_tasks(
 def _over_sizes(
     axes: Axes, averages: Mapping[str, Tensor], sizes: Sizes, paper: Mapping[str, float], tasks: int
 ) -> None:
-    """Accuracy at the end against sizes, plain VCL as a level."""
+    """Draw final accuracy against size, plain VCL as a horizontal line."""
     handles: list[Any] = []
     finished = [name for name, values in averages.items() if values.shape[1] == tasks]
     for position, (method, mine) in enumerate(sizes.items()):

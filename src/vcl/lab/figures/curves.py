@@ -1,4 +1,4 @@
-"""What figures of accuracy against tasks share: curves with bands, the paper's dashes, axes and legends."""
+"""Shared parts of figures of accuracy against tasks: curves with bands, the paper's dashes, axes, legends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from vcl.lab.results import Row, matrix, methods
 from vcl.predicting.metrics import average_accuracy
 
 FAR = 15.0
-"""What ends so many points below the median would flatten all else, so that a second panel leaves it out."""
+"""Points below the median at which a curve would flatten the others, so that the zoomed panel omits it."""
+
+
+CLOSER = 0.7
+"""The largest share of the full range that a zoomed panel may show; otherwise it is not drawn."""
 
 
 class Look(NamedTuple):
-    """How a line looks."""
+    """Colour, marker and line style of a line."""
 
     colour: str
     mark: str
@@ -33,13 +37,13 @@ def look(position: int) -> Look:
 
 
 def by_method(rows: Sequence[Row]) -> dict[str, Tensor]:
-    """Average accuracy in % by seed and tasks learned, [S, T], of each method that has any accuracy."""
+    """By method, the average accuracy in % for each seed and number of tasks learned, [S, T]."""
     known = [row for row in rows if row.metric == "accuracy"]
     return {name: 100 * average_accuracy(matrix(known, name)) for name in methods(known)}
 
 
 def over_seeds(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard error over the seeds that are there: [S, ...] to [...] twice; the error of one seed is NaN."""
+    """Mean and standard error over seeds with finite values: [S, ...] to two [...]; the error of one seed is NaN."""
     there = values.isfinite()
     n = there.sum(0)
     mean = values.nanmean(0)
@@ -48,14 +52,14 @@ def over_seeds(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def last(values: Tensor) -> float:
-    """The last mean over seeds that is there, of values [S, T]; minus infinity where there is none."""
+    """The last finite mean over seeds of values [S, T]; minus infinity if there is none."""
     mean, _ = over_seeds(values)
     known = mean[mean.isfinite()]
     return float(known[-1]) if len(known) else float("-inf")
 
 
 def limits(values: Iterable[Tensor], pad: float = 0.05) -> tuple[float, float]:
-    """Limits of an axis that shows these values: [S, T] with its band of one standard error, or [N] as they are."""
+    """Axis limits that show these values: [S, T] with a band of one standard error, or [N] without."""
     low, high = float("inf"), float("-inf")
     for each in values:
         mean, error = over_seeds(each) if each.dim() > 1 else (each, torch.zeros_like(each))
@@ -71,7 +75,7 @@ def limits(values: Iterable[Tensor], pad: float = 0.05) -> tuple[float, float]:
 
 
 def curve(axes: Axes, values: Tensor, name: str, look: Look, size: float = 4.5, first: int = 1) -> Line2D:
-    """The mean over seeds of values [S, T] in %, from the task ``first`` on, in a band of one standard error."""
+    """Draw the mean over seeds of values [S, T] in %, from task ``first`` on, with a band of one standard error."""
     mean, error = over_seeds(values)
     tasks = range(first, first + len(mean))
     (drawn,) = axes.plot(
@@ -94,7 +98,7 @@ def curve(axes: Axes, values: Tensor, name: str, look: Look, size: float = 4.5, 
 
 
 def frame(axes: Axes, tasks: int, room: float = 0.08, ticks: int = 10) -> None:
-    """The axis of tasks learned, with room for :func:`dashes` as a share of its length, and a quiet background."""
+    """Set up the axis of tasks learned; ``room`` is the share of its length kept free for :func:`dashes`."""
     unit = max(tasks - 1, 1)
     axes.set_xlim(1 - 0.05 * unit, tasks + (0.03 + room) * unit)
     axes.set_xticks(range(1, tasks + 1, 1 + (tasks - 1) // ticks))
@@ -103,7 +107,7 @@ def frame(axes: Axes, tasks: int, room: float = 0.08, ticks: int = 10) -> None:
 
 
 def dashes(axes: Axes, tasks: int, marks: Sequence[tuple[float, Look]], room: float = 0.08) -> None:
-    """The paper's values as dashes behind the last task; those of equal height stand side by side."""
+    """Draw the paper's values as dashes after the last task; equal values go side by side."""
     unit = max(tasks - 1, 1)
     for value, look in marks:
         equal = [other for height, other in marks if height == value]
@@ -114,7 +118,7 @@ def dashes(axes: Axes, tasks: int, marks: Sequence[tuple[float, Look]], room: fl
 
 
 def legend(lines: Sequence[Line2D], ends: Sequence[float], paper: bool) -> list[Artist]:
-    """What a legend shows: the lines, those that end highest first, and what dashes are."""
+    """The legend's entries: the lines, highest final value first, and the paper's dashes."""
     order = sorted(range(len(lines)), key=lambda position: -ends[position])
     handles: list[Artist] = [lines[position] for position in order]
     if paper:

@@ -1,4 +1,4 @@
-"""Metrics of generators on each task as more are learned, and their average: one figure a metric."""
+"""Metrics of generators on each task as more are learned, and their average: one figure per metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vcl.lab.results import Row, matrix, methods, shown
 
 
 class Measure(NamedTuple):
-    """A metric, what its axis says, and whether more of it is better."""
+    """A metric, its axis label, its file name, and whether higher is better."""
 
     metric: str
     label: str
@@ -32,15 +32,16 @@ MEASURES = (
 )
 COLUMNS = 4
 KEPT = 2 / 3
-"""The share of the methods, the best at the end, whose range a panel shows; who forgets all would flatten the rest."""
+"""The share of the methods, best final value first, whose range a panel shows. The worst would flatten the rest."""
 WIDER = 2.0
-"""How much wider a panel may become to show more of them."""
+"""The factor by which a panel's range may grow to show more methods."""
 
 
 def draw(rows: Sequence[Row], title: str, path: Path, tasks: Sequence[str] | None = None) -> list[Path]:
-    """``path``-log-likelihood and ``path``-uncertainty: a panel per task, from when it is learned, and their average.
+    """Draw ``path``-log-likelihood and ``path``-uncertainty: a panel per task, from its learning on, and the average.
 
-    Bands are one standard error over seeds. A curve that leaves its panel is worse than what the panel shows.
+    Bands are one standard error over seeds. A curve that leaves its panel is worse than the panel's range. Returns the
+    files.
     """
     made: list[Path] = []
     for measure in MEASURES:
@@ -54,7 +55,7 @@ def picture(rows: Sequence[Row], title: str, measure: Measure, tasks: Sequence[s
     names = methods([row for row in rows if row.metric == measure.metric])
     courses = {name: matrix(rows, name, measure.metric) for name in names}
     size = max((A.shape[-1] for A in courses.values()), default=0)
-    courses = {name: _padded(A, size) for name, A in courses.items()}  # some may be behind
+    courses = {name: _padded(A, size) for name, A in courses.items()}  # some methods may have fewer tasks so far
     titles = [*(tasks or [f"task {number + 1}" for number in range(size)]), "average"]
     columns = min(COLUMNS, len(titles))
     lines = ceil(len(titles) / columns)
@@ -83,13 +84,13 @@ def picture(rows: Sequence[Row], title: str, measure: Measure, tasks: Sequence[s
 
 
 def _padded(A: Tensor, size: int) -> Tensor:
-    """A [S, T, T] as [S, size, size], with NaN for what is not there yet."""
+    """A [S, T, T] padded with NaN to [S, size, size]."""
     more = size - A.shape[-1]
     return torch.nn.functional.pad(A, (0, more, 0, more), value=torch.nan)
 
 
 def _limit(axes: Axes, values: Sequence[Tensor], up: bool) -> None:
-    """Show the best methods' range, and of the others those that do not make it much wider."""
+    """Set the limits to the best methods' range; include others that widen it at most :data:`WIDER`-fold."""
     sign = 1.0 if up else -1.0
     known = [each for each in values if bool(each.isfinite().any())]
     ranked = sorted(known, key=lambda each: -sign * last(each))

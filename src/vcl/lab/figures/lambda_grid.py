@@ -1,4 +1,4 @@
-"""Average accuracy after the last task against lambda: the appendix figures on the tuning of EWC, SI and LP."""
+"""Average accuracy after the last task against lambda: the appendix's tuning figures for EWC, SI and LP."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from vcl.lab.classification import ACCURACY
+from vcl.lab.evaluation import Score
 from vcl.lab.figures.style import colour, mark, save
-from vcl.lab.kind import ACCURACY, Score
 from vcl.lab.results import Row, final_score, methods, split_label
 
 Group = Callable[[str], str]
-"""The panel that a method belongs to, by its title."""
+"""Maps a method to the title of its panel."""
 
 
 def draw(
@@ -24,9 +25,9 @@ def draw(
     group: Group = lambda method: "",
     score: Score = ACCURACY,
 ) -> list[Path]:
-    """One line per method over its lambdas, bars of one standard error over seeds, the paper's best value as dashes.
+    """Draw one line per method over its lambdas, with bars of one standard error; dashes are the paper's best values.
 
-    Methods of different groups stand in panels of their own, one above the other.
+    Each group of methods has its own panel, one above the other. Returns the files.
     """
     return save(picture(rows, title, paper, group, score), path)
 
@@ -68,7 +69,7 @@ def picture(
         panels[0].plot([], [], color="grey", linestyle="--", linewidth=1.0, label="paper, best lambda")
     smallest = min((lam for grid in grids.values() for lam, _ in grid if lam > 0), default=1.0)
     for axes, name in zip(panels, groups, strict=True):
-        axes.set_xscale("symlog", linthresh=smallest)  # lambda = 0 is a value too
+        axes.set_xscale("symlog", linthresh=smallest)  # lambda may be 0
         axes.set_title(name, fontsize=8, loc="left")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Signal to noise of remembered patterns against their age: appendix F of the paper."""
+"""Signal-to-noise ratio of remembered patterns against their age: appendix F of the paper."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from vcl.lab.figures.style import colour, mark, save
 Rows = Sequence[Mapping[str, str]]
 
 FLOOR = 0.02
-"""Nothing is to be seen below: there the sign of a response is right in 51 of 100 cases."""
+"""The lowest ratio shown: here the sign of a response is right in only 51 of 100 cases."""
 
 DOTS = (0, (1, 2))
 
 
 def draw(rows: Rows, path: Path) -> list[Path]:
-    """A column for each prior and a row for each group of patterns: the theory as lines, the simulation as marks.
+    """Draw a column per prior and a row per group of patterns: theory as lines, simulation as marks.
 
-    Marks have bars of one standard error over seeds. The mark of each method after the first is hollow and
-    larger, so that those that coincide can all be seen.
+    Bars are one standard error over seeds. The first method's marks are filled. The others are hollow and larger, so
+    that marks that coincide remain visible. Returns the files.
     """
     return save(picture(rows), path)
 
@@ -64,7 +64,7 @@ def picture(rows: Rows) -> Figure:
 
 
 def curve(axes: Axes, rows: Rows, position: int) -> None:
-    """One method in one panel."""
+    """Draw one method in one panel."""
     theory = [row for row in rows if row["kind"] == "theory"]
     ages, ratios = ([float(row[key]) for row in theory] for key in ("age", "snr"))
     axes.plot(ages, ratios, color=colour(position), linewidth=1.4, zorder=1)
@@ -81,7 +81,7 @@ def curve(axes: Axes, rows: Rows, position: int) -> None:
 
 
 def _mark(position: int) -> dict[str, Any]:
-    """Filled for the first method, hollow and larger for the others."""
+    """The style of a method's marks: filled for the first, hollow and larger for the others."""
     shade = colour(position)
     shape = {"marker": mark(position), "color": shade, "markeredgewidth": 1.0}
     return shape | {"markersize": 3.2} if position == 0 else shape | {"markersize": 5.5, "markerfacecolor": "none"}

@@ -12,26 +12,23 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.lab.figures.curves import FAR, curve, dashes, frame, last, legend, limits, look
+from vcl.lab.figures.curves import CLOSER, FAR, curve, dashes, frame, last, legend, limits, look
 from vcl.lab.figures.style import save
 from vcl.lab.results import Row, matrix, methods, shown
 from vcl.predicting.metrics import average_accuracy
 
 BEST = 0.75
-"""The share of the methods, by their last average, that the zoomed row shows in full."""
-
-CLOSER = 0.7
-"""A zoomed row is worth its place if it shows at most so much of the whole range."""
+"""The share of the methods, best final average first, that the zoomed row shows in full."""
 
 ROOM = 0.3  # for the paper's dashes, in a narrow panel
 
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path, tasks: Sequence[str]) -> list[Path]:
-    """One column per task, from the one on which it is learned, and the average over the tasks so far as the last.
+    """Draw one column per task, from its learning on, and a last column for the average over the tasks so far.
 
-    Above is the whole range. Below, and said to be zoomed, is the range of the best three quarters of the methods, less
-    those that end far below the median; it is left out where it would show nothing new. Bands are one standard error
-    over seeds; dashes in the last column are the paper's final averages. ``tasks`` names the columns.
+    The upper row shows the full range. The lower row zooms in on the best three quarters of the methods, without those
+    that end far below the median; it is left out if it would show nothing new. Bands are one standard error over seeds;
+    dashes in the last column are the paper's final averages. ``tasks`` names the columns. Returns the files.
     """
     return save(picture(rows, title, paper, tasks), path)
 
@@ -82,7 +79,7 @@ Span = tuple[float, float]
 def _spans(
     columns: Mapping[str, Sequence[Tensor]], ends: Mapping[str, float], paper: Mapping[str, float]
 ) -> list[Span]:
-    """The limits of the row of the whole range, and of the zoomed one if there is something to zoom to."""
+    """The limits of the full row, and those of the zoomed row if it is drawn."""
     whole = limits([*(each for mine in columns.values() for each in mine), torch.tensor([*paper.values()])])
     if not ends:
         return [whole]
@@ -95,7 +92,7 @@ def _spans(
 
 
 def _columns(rows: Sequence[Row], method: str, tasks: int) -> list[Tensor]:
-    """In %, by seed: on each task after it and all later ones, [S, T - j], then the average over tasks, [S, T]."""
+    """Accuracy in %: on each task j after it and each later one, [S, T - j], then the average over tasks, [S, T]."""
     A = 100 * matrix(rows, method)
     known = A.shape[-1]
     if known > tasks:

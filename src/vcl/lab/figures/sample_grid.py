@@ -1,4 +1,4 @@
-"""What the generators draw: a column per task's generator, a row per time step."""
+"""Samples of the generators: a column per task, a row per number of tasks learned."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from vcl.lab.figures.style import save
 
 WHITE = 255
 LETTERS = 11
-"""Letters of a title that fit into an inch."""
+"""Letters of a title that fit in an inch."""
 
 
 def draw(images: Sequence[Tensor], tasks: Sequence[str], title: str, path: Path) -> list[Path]:
-    """``images[t]`` [tasks so far, H, W] uint8 are those after task t + 1; ``tasks`` names the columns."""
+    """Draw ``images[t]`` [tasks so far, H, W] uint8, sampled after task t + 1; ``tasks`` names the columns."""
     return save(picture(images, tasks, title), path)
 
 
@@ -46,7 +46,7 @@ def picture(images: Sequence[Tensor], tasks: Sequence[str], title: str) -> Figur
 
 
 def png(images: Tensor) -> bytes:
-    """Images [count, H, W] with pixels from 0 to 1 side by side in a square, ink dark on white: the bytes of a PNG."""
+    """The bytes of a PNG: images [count, H, W] with pixels from 0 to 1 in a square grid, dark ink on white."""
     columns = ceil(len(images) ** 0.5)
     ink = (255 * images.cpu()).round().clamp(0, WHITE).to(torch.uint8)
     page = canvas([ink[first : first + columns] for first in range(0, len(ink), columns)], columns)
@@ -57,7 +57,7 @@ def png(images: Tensor) -> bytes:
 
 
 def canvas(images: Sequence[Tensor], columns: int, gap: int = 1) -> Tensor:
-    """All images side by side with a gap between them: ink is high; what is not there yet is paper."""
+    """One page uint8 [height, width] of all images in a grid with gaps. Ink is high; empty cells are 0."""
     height, width = images[0].shape[-2:]
     page = torch.zeros(len(images) * (height + gap), columns * (width + gap), dtype=torch.uint8)
     for row, step in enumerate(images):

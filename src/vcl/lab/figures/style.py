@@ -1,4 +1,4 @@
-"""What all figures share: colours that colour-blind readers can tell apart, sizes for one column, PNG and SVG."""
+"""Style shared by all figures: a palette for colour-blind readers, markers, and saving as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from vcl.lab.folder import write_atomic_bytes
 
-# Okabe and Ito's palette, dark enough on white; marks differ too, so that nothing rests on colour alone.
+# Okabe and Ito's palette, dark enough on white. Markers differ too, for readers who cannot tell the colours apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -30,21 +30,21 @@ def mark(position: int) -> str:
 
 
 def line(position: int) -> str:
-    """Solid, and dotted once the colours begin again."""
+    """The style of the line at this position: solid, then dotted once the colours repeat."""
     return "-" if position < len(COLOURS) else ":"
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Save as ``path``.png and ``path``.svg, each whole or not at all."""
+    """Save as ``path``.png and ``path``.svg, each written atomically; returns both paths."""
     made = [path.with_suffix(".png"), path.with_suffix(".svg")]
     write_atomic_bytes(made[0], _rendered(figure, format="png", dpi=200))
-    with matplotlib.rc_context({"svg.hashsalt": "vcl"}):  # the same rows make the same bytes
+    with matplotlib.rc_context({"svg.hashsalt": "vcl"}):  # the same rows give the same bytes
         write_atomic_bytes(made[1], _rendered(figure, format="svg", metadata={"Date": None}))
     return made
 
 
 def _rendered(figure: Figure, **how: Any) -> bytes:
-    """The picture as the bytes of a file."""
+    """The figure as the bytes of a file."""
     memory = BytesIO()
     figure.savefig(memory, **how)
     return memory.getvalue()

@@ -1,4 +1,4 @@
-"""Contours of the black class's probability in the plane, after one and after two tasks: appendix D of the paper."""
+"""Contours of the black class's probability in the plane after one and two tasks: appendix D of the paper."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from vcl.lab.results import shown
 
 Rows = Sequence[Mapping[str, str]]
 
-# Green and black as in the paper; apart in shape too, and the shades also in lightness.
+# Green and black as in the paper. Marker shape and lightness differ too, for readers who cannot tell the hues apart.
 POINTS = {"0": ("green class", colour(2), "o"), "1": ("black class", "#000000", "^")}
 SHADES = LinearSegmentedColormap.from_list("green to black", ["#CFEBE1", "#FFFFFF", "#999999"])
 LEVELS = np.linspace(0, 1, 11)
 
 
 def draw(rows: Rows, path: Path) -> list[Path]:
-    """A row of panels for each method: task 1 after task 1, task 1 after task 2, task 2 after task 2.
+    """Draw a row of panels per method: task 1 after task 1, task 1 after task 2, task 2 after task 2.
 
-    Shades are probabilities of one seed, the heavy line is where both classes are equally probable, and the points are
-    those that the task was learned from. Below each panel stands the accuracy on new points, over all seeds.
+    Shades are one seed's probabilities. The heavy line marks probability 0.5. The points are the training data. The
+    text below each panel is the accuracy on new points, over all seeds. Returns the files.
     """
     return save(picture(rows), path)
 
@@ -66,7 +66,7 @@ def picture(rows: Rows) -> Figure:
 
 
 def contours(axes: Axes, rows: Rows) -> QuadContourSet:
-    """Filled contours, and the line of 0.5."""
+    """Draw filled contours and the line at 0.5; returns the contours."""
     first, second = (sorted({float(row[key]) for row in rows}) for key in ("x1", "x2"))
     values = np.full((len(second), len(first)), np.nan)
     for row in rows:
@@ -81,7 +81,7 @@ def contours(axes: Axes, rows: Rows) -> QuadContourSet:
 
 
 def points(axes: Axes, rows: Rows) -> None:
-    """The points of one task, by class."""
+    """Draw the points of one task, by class."""
     for value, (text, shade, shape) in POINTS.items():
         x1, x2 = ([float(row[key]) for row in rows if row["value"] == value] for key in ("x1", "x2"))
         axes.plot(x1, x2, shape, color=shade, markersize=2.6, markeredgewidth=0, alpha=0.8, label=text)

@@ -16,7 +16,7 @@ from vcl.lab.results import Row, shown
 Values = Mapping[str, float]
 
 OTHERS = "others"
-"""The group of the labels that no group names."""
+"""The title of the labels without a group."""
 
 
 def draw(
@@ -27,10 +27,10 @@ def draw(
     groups: Mapping[str, Sequence[str]] | None = None,
     references: Mapping[str, Values] | None = None,
 ) -> list[Path]:
-    """Per label the mean with a bar of one standard error, its seeds as faint dots below, other values as ticks.
+    """Draw per label the mean with a bar of one standard error, the seeds as faint dots below, and references as ticks.
 
-    ``groups`` maps the title of a group to its labels; labels that no group names stand behind them. ``references``
-    maps what the legend says to values in % by label; ``paper`` is the first of them.
+    ``groups`` maps a title to its labels; labels without a group come last. ``references`` maps a legend text to values
+    in % by label; ``paper`` is the first reference. Returns the files.
     """
     return save(picture(rows, title, paper, groups, references), path)
 
@@ -83,7 +83,7 @@ def picture(
 
 
 def _lines(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[tuple[str, bool]]:
-    """(text, whether it is the title of a group), from the top."""
+    """From the top: (text, whether it is the title of a group)."""
     grouped = {name for some in groups.values() for name in some}
     rest = [name for name in names if name not in grouped]
     if not groups:
@@ -93,7 +93,7 @@ def _lines(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[tu
 
 
 def _text(name: str, values: Tensor | None, tasks: int) -> str:
-    """The label, and how far it has come if not to the end."""
+    """The label, with the number of tasks learned if the run is unfinished."""
     known = 0 if values is None else values.shape[1]
     if known == tasks:
         return shown(name)

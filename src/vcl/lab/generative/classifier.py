@@ -1,15 +1,13 @@
-"""The classifier that judges generated images: trained here once per dataset, and kept in the cache.
+"""The classifier that judges generated images: trained once per dataset and kept in the store.
 
-A plain network of three hidden layers with dropout, as the authors' was. How good it is on the test set is part of what
-it is; numbers by different classifiers do not compare, so its checksum is told with them.
+It has three hidden layers with dropout, like the authors'. Numbers from different classifiers are not comparable, so
+results are stored with the classifier's checksum.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -19,21 +17,21 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
 
-from vcl.errors import VclError
 from vcl.lab.arithmetic import matrix_products
 from vcl.lab.datasets.checksum import sha256
-from vcl.lab.folder import write_atomic_bytes
+from vcl.lab.evaluation import PreparationContext
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
 from vcl.ops.rows import as_input
 
 FORMAT = 1
 LAYERS, DROPOUT, RATE, BATCH = 3, 0.2, 1e-3, 256
+CONSTANTS = {"format": FORMAT, "layers": LAYERS, "dropout": DROPOUT, "rate": RATE, "batch": BATCH}
 MAKING = Lock()
 
 
 class Training(NamedTuple):
-    """How it is trained."""
+    """Settings of its training."""
 
     hidden: int = 1000
     epochs: int = 20
@@ -47,16 +45,16 @@ class Classifier(NamedTuple):
     checksum: str
 
     def log_probs(self, images: Tensor) -> Tensor:
-        """Of images [..., pixels], each pixel from 0 to 1: [..., classes]."""
+        """log p(class | image) [..., classes] of images [..., pixels] with pixels from 0 to 1."""
         return F.log_softmax(_forward(self.weights, images), dim=-1)
 
     def to(self, device: torch.device | str) -> Classifier:
-        """On another device."""
+        """The same classifier on another device."""
         return self._replace(weights=tuple(weight.to(device) for weight in self.weights))
 
 
 def trained(data: Arrays, how: Training, device: torch.device, rng: Rng | None = None) -> Classifier:
-    """Learn the whole training set, all classes at once: Adam, with dropout after every hidden layer."""
+    """Train on all classes of the training set at once, by Adam, with dropout after every hidden layer."""
     rng = rng or Rng((0,)).at("classifier")
     pixels, classes = data.train_x[0].numel(), len(data.classes)
     sizes = [pixels, *(how.hidden,) * LAYERS, classes]
@@ -74,50 +72,39 @@ def trained(data: Arrays, how: Training, device: torch.device, rng: Rng | None =
     return Classifier(final, _accuracy(final, data), sha256(save(_named(final))))
 
 
-def classifier(
-    data: Arrays, digest: str, how: Training, device: torch.device, cache: Path, say: Callable[[str], None]
-) -> Classifier:
-    """The one of these data: from the cache if it is there and whole, else trained and kept."""
-    with MAKING:  # of several methods at once the first trains it and the others read it
-        found = _made(data, cache / f"classifier-{digest}-{how.hidden}-{how.epochs}.safetensors", how, device)
-    say(f"classifier: {100 * found.accuracy:.2f} % on the test set, SHA-256 {found.checksum[:16]}…")
-    return found.to(device)
+def classifier(context: PreparationContext, how: Training) -> Classifier:
+    """The classifier of a dataset, read from the store or trained now."""
+    about = {"data": context.digest, **how._asdict(), **CONSTANTS, "device": context.device.type}
 
-
-def _made(data: Arrays, path: Path, how: Training, device: torch.device) -> Classifier:
-    found = _read(path)
-    if found is None:
-        cache = path.parent
-        with matrix_products("float32"):  # whatever the methods beside it do: there is one classifier for all
-            found = trained(data, how, device)
+    def make() -> bytes:
+        with matrix_products("float32"):  # in any case: all methods share one classifier
+            found = trained(context.data, how, context.device)
         text = torch.frombuffer(bytearray(json.dumps(_about(found)).encode()), dtype=torch.uint8)
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-            write_atomic_bytes(path, save({**_named(found.weights), "about": text}))
-        except (OSError, VclError) as error:
-            reason = getattr(error, "strerror", None) or getattr(error.__cause__, "strerror", None)
-            raise VclError(
-                f"cannot keep the classifier in {cache} ({reason}); let XDG_CACHE_HOME name a folder that you may "
-                "write."
-            ) from error
-    return found
+        return save({**_named(found.weights), "about": text})
+
+    with MAKING:  # of several methods at once, the first trains it and the others read it
+        found: Classifier = context.once("classifier", about, make, read)
+    context.say(f"classifier: {100 * found.accuracy:.2f} % on the test set, SHA-256 {found.checksum[:16]}…")
+    return found.to(context.device)
 
 
-def _read(path: Path) -> Classifier | None:
-    """What the file holds; None if there is none, or if it is damaged, which its checksum shows: it is made anew."""
+def read(content: bytes) -> Classifier:
+    """The classifier in a file. Raises ValueError if the file is damaged."""
     try:
-        tensors = load(path.read_bytes())
+        tensors = load(content)
         about = json.loads(bytes(tensors.pop("about").numpy()))
         weights = tuple(tensors[name] for name in sorted(tensors, key=int))
         found = Classifier(weights, about["accuracy"], about["checksum"])
         whole = about == _about(found) and sha256(save(_named(weights))) == found.checksum
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
-        return None
-    return found if whole else None
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"it holds no classifier: {error}") from error
+    if not whole:
+        raise ValueError("its checksum is wrong")
+    return found
 
 
 def _about(found: Classifier) -> dict[str, Any]:
-    """What the file says of the weights, sealed by a checksum of its own."""
+    """The file's metadata about the weights, with a checksum of the metadata itself."""
     told = {"format": FORMAT, "accuracy": found.accuracy, "checksum": found.checksum}
     return {**told, "seal": sha256(json.dumps(told).encode())}
 
@@ -127,7 +114,7 @@ def _named(weights: tuple[Tensor, ...]) -> dict[str, Tensor]:
 
 
 def _initial(sizes: list[int], rng: Rng) -> list[Tensor]:
-    """Weights and biases in turn; He's uniform weights, zero biases."""
+    """Weights (He's uniform initialisation) and biases (zero), alternating."""
     (generator,) = rng.at("start").generators()
     made: list[Tensor] = []
     for width, out in pairwise(sizes):
@@ -137,7 +124,7 @@ def _initial(sizes: list[int], rng: Rng) -> list[Tensor]:
 
 
 def _forward(weights: list[Tensor] | tuple[Tensor, ...], x: Tensor, masks: torch.Generator | None = None) -> Tensor:
-    """Logits; with a generator for masks, under dropout."""
+    """Logits; with dropout if a generator for the masks is given."""
     pairs = list(zip(weights[::2], weights[1::2], strict=True))
     for weight, bias in pairs[:-1]:
         x = F.relu(F.linear(x, weight, bias))

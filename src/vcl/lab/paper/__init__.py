@@ -1,1 +1,1 @@
-"""`vcl paper`: what the paper ran, ours beside theirs. One file per kind of thing: items, parts, numbers, table."""
+"""`vcl paper`: runs the paper's experiments and compares our numbers with the paper's."""

@@ -1,4 +1,4 @@
-"""Two runs of the same items, number by number and seed by seed: do they differ by more than chance?"""
+"""Compares two runs of the same items, number by number, by a paired test over seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vcl.lab.results import summarise
 
 
 class Compared(NamedTuple):
-    """One number in two runs: the paired difference over seeds, and how likely so large a one is by chance."""
+    """One number in two runs: the paired difference over seeds, its standard error, t value and p value."""
 
     item: str
     what: str
@@ -29,16 +29,16 @@ class Compared(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A number that only one of two runs has: another lambda was the best, say."""
+    """A number that only one run has, for example because another lambda was the best."""
 
     item: str
     what: str
 
 
 def compare(before: Path, after: Path) -> tuple[list[Compared], list[Missing]]:
-    """Every number of the items that both folders have rows of, once each; and what only one of them has.
+    """The comparison of every number of the items in both folders, and the numbers that only one folder has.
 
-    A number that several items share (VCL on Permuted MNIST is in figures 2 and 3) is compared where it comes first.
+    A number that several items share (VCL on Permuted MNIST is in figures 2 and 3) is listed once, in the first item.
     """
     found: list[Compared] = []
     missing: list[Missing] = []
@@ -60,7 +60,7 @@ def compare(before: Path, after: Path) -> tuple[list[Compared], list[Missing]]:
 
 
 def compare_one(item: str, what: str, old: Mapping[int, float], new: Mapping[int, float]) -> Compared | None:
-    """The paired t test of one number; None with fewer than two common seeds."""
+    """The paired t test of one number; None if there are fewer than two common seeds."""
     seeds = sorted(old.keys() & new.keys())
     if len(seeds) < 2:
         return None
@@ -81,7 +81,7 @@ def compare_one(item: str, what: str, old: Mapping[int, float], new: Mapping[int
 
 
 def summary(lines: Sequence[Compared], missing: Sequence[Missing]) -> str:
-    """How many numbers differ at the level, beside how many would by chance."""
+    """How many numbers differ at :data:`LEVEL`, and how many would by chance."""
     same = [line for line in lines if float(line.difference) == 0 and float(line.error) == 0]
     rest = [line for line in lines if line not in same]
     text = f"{len(lines)} numbers were compared seed by seed by a paired t test. "
@@ -100,7 +100,7 @@ def summary(lines: Sequence[Compared], missing: Sequence[Missing]) -> str:
 
 
 def changed_claims(before: Sequence[Seen], after: Sequence[Seen]) -> str:
-    """How many claims both runs judge, and which of them otherwise."""
+    """How many claims both runs judge, and which verdicts differ."""
     old = {(one.item, one.claim): one.verdict for one in before}
     both = [one for one in after if (one.item, one.claim) in old]
     other = [one for one in both if old[one.item, one.claim] != one.verdict]

@@ -1,4 +1,4 @@
-"""Generators (section 6.2): what is run, what is shown of it, and its figures."""
+"""Generators (section 6.2): the methods to run, the rows and metrics to show, and the figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vcl.lab.figures import generator_metrics, sample_grid
 from vcl.lab.figures.style import save
-from vcl.lab.generative.kind import LIKELIHOOD, UNCERTAINTY
+from vcl.lab.generative.quality import LIKELIHOOD, UNCERTAINTY
 from vcl.lab.paper.item import (
     PAPER_GRID,
     TUNED,
@@ -28,22 +28,22 @@ GENERATORS = ("vcl", "vcl-random", "naive")
 
 
 def generators(name: str) -> list[Request]:
-    """VCL with and without a coreset, the naive online VAE, and the tuned baselines."""
+    """Requests for VCL with and without a coreset, the naive online VAE, and the tuned baselines."""
     plain = [Request(name, method) for method in GENERATORS]
     return plain + [Request(name, method, grid=PAPER_GRID) for method in TUNED]
 
 
 def best_generators(rows: Sequence[Row]) -> list[Row]:
-    """Of every grid the lambda with the best test log-likelihood."""
+    """Rows with only the best lambda of every grid, by test log-likelihood."""
     return best_of_grids(rows, LIKELIHOOD)
 
 
 def draw_generators(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """A figure for each metric, and what each method's generators draw after every task."""
-    tasks = shown.tasks()
+    """Draw a figure per metric, and each method's samples after every task; returns the files."""
+    tasks = shown.tasks
     first, second = (generator_metrics.picture(rows, shown.title, each, tasks) for each in generator_metrics.MEASURES)
     made = save(first, shown.path) + save(second, shown.path.with_name(f"{shown.path.name}-uncertainty"))
-    for name in methods(rows):
+    for name in [name for name in methods(rows) if name in shown.pictures]:
         path = shown.path.with_name(f"{shown.path.name}-samples-{name.replace(' ', '-')}")
         images = [step[:, 0] for step in shown.pictures[name]]
         made += sample_grid.draw(images, tasks, f"{shown.path.name}: {label_shown(name)}", path)

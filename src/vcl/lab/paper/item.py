@@ -1,4 +1,4 @@
-"""What an item of `vcl paper` is: the parts that it needs, which of their rows it shows, and its figure."""
+"""An item of `vcl paper`: the parts that it needs, the rows that it shows, and its figure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vcl.lab.paper.store import Loaded
+from vcl.lab.compute import Loaded
+from vcl.lab.experiments.experiment import Preset
 from vcl.lab.results import Row, Summary, final_score, matrix, methods, split_label
-from vcl.lab.settings import Preset
 
 TUNED = ("ewc", "si", "lp")
 """The paper's baselines."""
@@ -20,98 +20,98 @@ PAPER_GRID = "lambda=paper"
 
 
 class Request(NamedTuple):
-    """One part: a method of an experiment with changed settings, perhaps a grid of lambdas, under a label."""
+    """One part: a method on an experiment, optionally with changed settings, a grid of lambdas and a label."""
 
     experiment: str
     method: str
     changes: tuple[str, ...] = ()
     grid: str | None = None
     label: str | None = None
-    """What its rows are called in this item; the method's name if left out."""
+    """The label of its rows in this item; default: the method's name."""
     seeds: int | None = None
-    """Fewer seeds than the preset has, where a part is dear."""
+    """Fewer seeds than the preset's, for an expensive part."""
 
 
 def at_the_end(values: Tensor) -> Tensor:
-    """Of a metric [seeds, after, on] its mean over all tasks after the last one: [seeds]."""
+    """The mean of a metric [seeds, after, on] over all tasks after the last one: [seeds]."""
     return values[:, -1].nanmean(-1)
 
 
 def when_learned(values: Tensor) -> Tensor:
-    """Its mean over tasks, each right after it was learned: what is lost since then is forgotten."""
+    """The mean over tasks, each measured right after it was learned: [seeds]."""
     return values.diagonal(dim1=1, dim2=2).mean(-1)
 
 
 def kept_since_learned(values: Tensor) -> Tensor:
-    """What is left at the end less what was learned, averaged over tasks: below 0 where it forgets."""
+    """The final value less the value when learned, averaged over tasks; negative means forgetting."""
     return at_the_end(values) - when_learned(values)
 
 
 def first_when_learned(values: Tensor) -> Tensor:
-    """The first task's, right after it was learned."""
+    """The first task's value right after it was learned."""
     return values[:, 0, 0]
 
 
 def first_one_later(values: Tensor) -> Tensor:
-    """The first task's, after the second was learned; NaN if there is none."""
+    """The first task's value after the second was learned; NaN if there is no second."""
     return values[:, 1, 0] if values.shape[1] > 1 else torch.full((len(values),), torch.nan)
 
 
 def late_when_learned(values: Tensor) -> Tensor:
-    """The mean over the tasks from the eighth on, each right after it was learned; NaN if there are none."""
+    """The mean over tasks from the eighth on, each right after it was learned; NaN if there are fewer than eight."""
     return values.diagonal(dim1=1, dim2=2)[:, 7:].mean(-1)
 
 
 class Measured(NamedTuple):
-    """What the table or a claim is of: a metric, what stands behind the method's name, a scale, and what is taken."""
+    """A quantity for the table or a claim: a metric, a suffix to the method's name, a scale, and a reduction."""
 
     metric: str
     suffix: str = ""
     scale: float = 1.0
     take: Callable[[Tensor], Tensor] = at_the_end
     listed: bool = True
-    """Whether it is in the table; what only claims are about is not."""
+    """Whether it is in the table. Quantities that only claims use are not."""
 
 
 ACCURACY = Measured("accuracy", scale=100.0)
 
 
 class Context(NamedTuple):
-    """What the parts of an item may depend on."""
+    """Inputs to the choice of an item's parts."""
 
     preset: Preset
     load: Callable[[str], Loaded]
-    """The data of an experiment, by the experiment's name."""
+    """Loads the data of an experiment, by the experiment's name."""
 
 
 class Shown(NamedTuple):
-    """What a figure needs beside its rows."""
+    """Inputs to a figure besides its rows."""
 
     title: str
     paper: Mapping[str, float]
     path: Path
-    tasks: Callable[[], list[str]]
-    """The names of the tasks, made when asked for."""
+    tasks: Sequence[str]
+    """The names of the tasks."""
     pictures: Mapping[str, Sequence[Tensor]] = {}
-    """What generators drew after each task, by label: uint8 [runs, tasks so far, count, H, W]."""
+    """By label, samples after each task: uint8 [runs, tasks so far, count, H, W]."""
 
 
 class StreamItem(NamedTuple):
-    """An item made of streams of tasks."""
+    """An item computed from streams of tasks."""
 
     name: str
     about: str
     place: str
     requests: Callable[[Context], list[Request]]
     arrange: Callable[[Sequence[Row]], list[Row]]
-    """The rows that the table and the figure show, out of those of all parts."""
+    """Selects the rows for the table and the figure from those of all parts."""
     draw: Callable[[Sequence[Row], Shown], list[Path]]
     measures: tuple[Measured, ...] = (ACCURACY,)
-    """The first is the one that the paper's numbers and claims are of, unless they name another."""
+    """The paper's numbers and claims are about the first, unless they name another."""
 
 
 class TableItem(NamedTuple):
-    """An item that computes a table of its own."""
+    """An item with its own computation, which returns a table as CSV."""
 
     name: str
     about: str
@@ -120,7 +120,7 @@ class TableItem(NamedTuple):
     compute: Callable[[Mapping[str, Any], torch.device], str]
     measures: Callable[[Sequence[Mapping[str, str]]], dict[str, Summary]]
     by_seed: Callable[[Sequence[Mapping[str, str]]], dict[str, dict[int, float]]]
-    """The same numbers seed by seed, for the claims."""
+    """The same numbers by seed, for the claims."""
     draw: Callable[[Sequence[Mapping[str, str]], Path], list[Path]]
 
 
@@ -128,7 +128,7 @@ Item = StreamItem | TableItem
 
 
 def measure(rows: Sequence[Row], method: str, measured: Measured) -> dict[int, float]:
-    """What is measured of a method, by seed; accuracy in %."""
+    """A quantity of a method, by seed; accuracy in %."""
     seeds = sorted({row.seed for row in rows if row.method == method and row.metric == measured.metric})
     values = measured.scale * measured.take(matrix(rows, method, measured.metric))
     return dict(zip(seeds, values.tolist(), strict=True))
@@ -140,7 +140,7 @@ def everything(rows: Sequence[Row]) -> list[Row]:
 
 
 def best_of_grids(rows: Sequence[Row], metric: str = "accuracy") -> list[Row]:
-    """Of every method with a grid the lambda that ends best on the test set (the paper's practice); all other rows."""
+    """Rows with only the best final lambda of every grid, on the test set as in the paper; other rows are kept."""
     names = methods(rows)
     best: dict[str, str] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The items of `vcl paper`, in the order of the paper; those beyond it at the end."""
+"""The items of `vcl paper` in the paper's order, followed by items beyond the paper."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import exp
 from pathlib import Path
 
 from vcl.errors import unknown
+from vcl.lab.experiments.experiment import Preset
 from vcl.lab.figures import (
     average_accuracy,
     coreset_sizes,
@@ -32,29 +33,28 @@ from vcl.lab.paper.item import (
 )
 from vcl.lab.paper.ordering import orders
 from vcl.lab.results import Row, label, methods
-from vcl.lab.settings import Preset
 
 VCL = ("vcl", "vcl-random", "vcl-kcenter", "random-only", "kcenter-only")
 
 
 def comparison(name: str, *more: str) -> list[Request]:
-    """VCL with and without coresets, coresets alone, and the tuned baselines."""
+    """Requests for VCL with and without coresets, coresets alone, and the tuned baselines."""
     plain = [Request(name, method) for method in (*VCL, *more)]
     return plain + [Request(name, method, grid=PAPER_GRID) for method in TUNED]
 
 
 def draw_average(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """Figure 2."""
+    """Draw figure 2."""
     return average_accuracy.draw(rows, shown.title, shown.paper, shown.path)
 
 
 def draw_per_task(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """Figures 4 and 5."""
-    return per_task.draw(rows, shown.title, shown.paper, shown.path, shown.tasks())
+    """Draw figures 4 and 5."""
+    return per_task.draw(rows, shown.title, shown.paper, shown.path, shown.tasks)
 
 
 def draw_lambda(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """The appendix figures on tuning."""
+    """Draw the appendix's tuning figures."""
     several = any(name.partition(" lambda=")[0].endswith("single-head") for name in methods(rows))
 
     def group(method: str) -> str:
@@ -71,7 +71,7 @@ SIZES: Mapping[Preset, tuple[int, ...]] = {
 
 
 def sizes(context: Context) -> list[Request]:
-    """Figure 3: VCL + random coresets of growing size, and those coresets alone."""
+    """Requests of figure 3: VCL + random coresets of growing size, and the coresets alone."""
     made = [Request("permuted-mnist", "vcl")]
     for size in SIZES[context.preset]:
         for method in ("vcl-random", "random-only"):
@@ -82,12 +82,12 @@ def sizes(context: Context) -> list[Request]:
 
 
 def draw_sizes(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """Figure 3."""
+    """Draw figure 3."""
     return coreset_sizes.draw(rows, shown.title, shown.paper, shown.path)
 
 
 def lambdas(name: str, single_head: bool) -> list[Request]:
-    """The paper's grids; on the split tasks EWC and SI with a single head too."""
+    """Requests for the paper's grids; with ``single_head`` also EWC and SI with a single head."""
     made = [Request(name, method, grid=PAPER_GRID) for method in TUNED]
     if single_head:
         for method in ("ewc", "si"):
@@ -96,10 +96,10 @@ def lambdas(name: str, single_head: bool) -> list[Request]:
 
 
 LARGE = 2500
-"""From this size on a coreset has fewer seeds: what it takes grows with its size."""
+"""Coresets of at least this size get fewer seeds, since their cost grows with size."""
 
 FEW = 5
-"""Seeds of large coresets, and of the variants that no figure of the paper needs, at the paper preset."""
+"""Seeds of large coresets, and, in the paper preset, of variants that are in no figure of the paper."""
 
 INIT_VARS: Mapping[Preset, tuple[float, ...]] = {
     "paper": (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0),
@@ -111,7 +111,7 @@ SCHEDULES = ("constant", "cosine")
 
 
 def estimators(context: Context) -> list[Request]:
-    """How the lower bound is estimated and climbed (Permuted), and how the variance begins (Split)."""
+    """Requests for ways to estimate and maximise the lower bound (Permuted), and for initial variances (Split)."""
     few = FEW if context.preset == "paper" else None
 
     def permuted(named: str, method: str, *changes: str, seeds: int | None = few) -> Request:
@@ -146,7 +146,7 @@ def estimators(context: Context) -> list[Request]:
 
 
 def draw_estimators(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """One dot a variant, Permuted above Split."""
+    """Draw one row per variant, Permuted above Split."""
     named = methods(rows)
     split = [name for name in named if "init_var" in name and "restart" not in name]
     groups = {"Permuted MNIST": [name for name in named if name not in split], "Split MNIST": split}
@@ -154,7 +154,7 @@ def draw_estimators(rows: Sequence[Row], shown: Shown) -> list[Path]:
 
 
 def draw_variants(rows: Sequence[Row], shown: Shown) -> list[Path]:
-    """One dot a variant."""
+    """Draw one row per variant."""
     return variants.draw(rows, shown.title, shown.paper, shown.path)
 
 

@@ -1,4 +1,4 @@
-"""What the rows of an item say: its numbers beside the paper's and its claims, as functions of the rows alone."""
+"""An item's numbers against the paper's, and verdicts on its claims, as functions of the rows alone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vcl.lab.paper.numbers import claims, numbers
 from vcl.lab.results import Row, Summary, methods, summarise
 
 Values = dict[str, dict[int, float]]
-"""What was measured, by its name and by seed."""
+"""Measured values, by name and seed."""
 
 
 class Judged(NamedTuple):
-    """An item's numbers by seed, and its lines of the table and of the claims."""
+    """An item's numbers by seed, its lines of the table, and its judged claims."""
 
     values: Values
     lines: list[table.Line]
@@ -25,7 +25,7 @@ class Judged(NamedTuple):
 
 
 def stream_values(item: StreamItem, rows: Sequence[Row], listed_only: bool = False) -> Values:
-    """All that an item measures of its rows (accuracies in %); with ``listed_only`` what its table lists."""
+    """All quantities of an item (accuracies in %); with ``listed_only``, those in its table."""
     return {
         name + measured.suffix: measure(rows, name, measured)
         for name in methods(rows)
@@ -35,7 +35,7 @@ def stream_values(item: StreamItem, rows: Sequence[Row], listed_only: bool = Fal
 
 
 def judge_stream(item: StreamItem, rows: Sequence[Row], seconds: Mapping[str, float]) -> Judged:
-    """A stream's rows, as its ``arrange`` gave them; ``seconds`` by method."""
+    """Judge the rows that the item's ``arrange`` selected; ``seconds`` is by method."""
     values = stream_values(item, rows)
     paper = numbers(item.name)
     lines = [
@@ -45,7 +45,7 @@ def judge_stream(item: StreamItem, rows: Sequence[Row], seconds: Mapping[str, fl
         if measured.listed
         for what in (name + measured.suffix,)
     ]
-    # In claims a method goes by its own name where only one of its lambdas is shown.
+    # Claims name a method without its lambda, if only one lambda is shown.
     names = [table.base(name) for name in values]
     one_each = len(set(names)) == len(names)
     known = values | dict(zip(names, values.values(), strict=True)) if one_each else values
@@ -53,7 +53,7 @@ def judge_stream(item: StreamItem, rows: Sequence[Row], seconds: Mapping[str, fl
 
 
 def judge_table(item: TableItem, rows: Sequence[Mapping[str, str]], seconds: float) -> Judged:
-    """The rows of an item that computes a table of its own."""
+    """Judge the rows of an item with its own computation."""
     values = item.by_seed(rows)
     paper = numbers(item.name)
     lines = [table.line(item.name, name, ours, paper.get(name), seconds) for name, ours in item.measures(rows).items()]
@@ -61,7 +61,7 @@ def judge_table(item: TableItem, rows: Sequence[Mapping[str, str]], seconds: flo
 
 
 def judge_claims(item: str, values: Values) -> list[table.Seen]:
-    """The paper's claims about an item, as far as its methods were run."""
+    """Judge the paper's claims about an item; those whose methods were not run are left out."""
     return [found for claim in claims(item) if (found := table.judge(claim, values)) is not None]
 
 

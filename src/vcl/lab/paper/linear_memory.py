@@ -1,43 +1,44 @@
-r"""Appendix F: how long a linear model remembers random patterns that it meets one at a time.
+r"""Appendix F: how long a linear model remembers random patterns that it sees one at a time.
 
-Patterns x_t have entries +-1/sqrt(D) and outcomes y_t = +-1, all by the toss of a coin. Only x_bar_t = y_t x_t matters:
-the response to pattern k at time t is r_k(t) = y_k m_t^T x_k = x_bar_k^T m_t, recalled if it is above 0. Its mean over
-random patterns is the signal, its standard deviation the noise. With p_0 = 1/v_0 the precision of the prior at 0:
+Patterns x_t have entries +-1/sqrt(D) and outcomes y_t = +-1, independent and uniform. Only x_bar_t = y_t x_t matters:
+the response to pattern k at time t is r_k(t) = y_k m_t^T x_k = x_bar_k^T m_t. The pattern is recalled if r_k(t) > 0.
+The mean of r_k over random patterns is the signal, its standard deviation the noise. The prior has mean 0 and precision
+p_0 = 1/v_0. The methods:
 
-    online VI, online Laplace   precision p_t = p_0 + t/D, held at the last mean; without a prior this is equation S4 of
+    online VI, online Laplace   precision p_t = p_0 + t/D around the last mean; without a prior this is equation S4 of
                                 Kirkpatrick et al. (2017)
     EWC, own anchors            a penalty for each pattern at its own solution, as in the paper's section 5; their sum
                                 is one quadratic of the same precision p_t, but around the centre of all solutions
-    gradient descent            nothing is gathered: the precision stays p_0 (p_0 = 0 fits each new pattern exactly)
+    gradient descent            the precision stays p_0 (p_0 = 0 fits each new pattern exactly)
 
-All of them take, from a centre C, one pattern in by b_t and carry on with a centre that has moved by g_t:
+All of them fit a pattern with step b_t from a centre C, and then move the centre with step g_t:
 
     m_t = C_{t-1} + b_t x_bar_t (1 - x_bar_t^T C_{t-1}),   C_t = C_{t-1} + g_t x_bar_t (1 - x_bar_t^T C_{t-1})
 
     online             b_t = g_t = 1 / (1 + p_{t-1}) = 1/c_t,  c_t = 1 + 1/v_0 + (t - 1)/D, so C_t = m_t
     gradient descent   b_t = g_t = 1 / (1 + p_0)
-    EWC, own anchors   b_t = 1 / (1 + p_{t-1}), the penalised fit; its anchor m_t joins with precision 1/D, so that
+    EWC, own anchors   b_t = 1 / (1 + p_{t-1}), the penalised fit; its anchor m_t adds precision 1/D, so that
                        C_t = C_{t-1} + (m_t - C_{t-1}) / (D p_t), and g_t = b_t / (D p_t)
 
-The theory, exact for every D. Write A = E[x_bar_k^T C], B = E[(x_bar_k^T C)^2], Q = E[|C|^2] before a new pattern x of
-step g. It is independent of C and x_bar_k, E[x x^T] = I/D, odd moments vanish, and since all x_d^2 = 1/D
-E[(x_bar_k^T x)^2 (x^T C)^2] = ( |C|^2 (1 - 2/D) + 2 (x_bar_k^T C)^2 ) / D^2. So after it
+The theory is exact for every D. Let A = E[x_bar_k^T C], B = E[(x_bar_k^T C)^2], Q = E[|C|^2] before a new pattern x
+with step g. x is independent of C and x_bar_k, E[x x^T] = I/D, odd moments vanish, and since all x_d^2 = 1/D,
+E[(x_bar_k^T x)^2 (x^T C)^2] = ( |C|^2 (1 - 2/D) + 2 (x_bar_k^T C)^2 ) / D^2. So after the step
 
     A' = A (1 - g/D)
     B' = B (1 - 2 g/D + 2 g^2/D^2) + g^2 ( 1/D + (1 - 2/D) Q/D^2 )
     Q' = Q (1 - 2 g/D + g^2/D) + g^2
 
-and where x is pattern k itself (until then x_bar_k^T C has mean 0 and variance Q/D): A' = g, B' = (1 - g)^2 Q/D + g^2.
-The signal is A and the noise sqrt(B - A^2), each last step being one of b instead of g.
+If x is pattern k itself (before it, x_bar_k^T C has mean 0 and variance Q/D), A' = g and B' = (1 - g)^2 Q/D + g^2.
+The signal is A and the noise sqrt(B - A^2), where the last step is b instead of g.
 
-For the online rule the factors telescope, 1 - 1/(D c_t) = c_{t-1}/c_t, and **the signal of every pattern met so far is
-1/c_t, whatever its age**: none is forgotten before another, and 1/v_0 acts as D/v_0 patterns met before the first. What
-makes them fade is the noise. Without a prior and for t << D a pattern is fitted when it is met and each later one adds
-1/D to the variance, so the ratio is near sqrt(D/age), a power law; for t >> D the variance tends to 1/c_t and the ratio
-to 1/sqrt(c_t), a power law again. By gradient descent at p_0 = 0 the signal is (1 - 1/D)^age and the variance tends
-to 1: recent patterns are clear and old ones gone. With own anchors and no prior the centre moves by about 1/t, so the
-first few patterns stay for good and later ones leave no trace; and a prior of precision 1 outweighs each anchor's 1/D,
-so that only the last pattern is known. (Held at the last mean, the prior's precision moves along and does no harm.)
+For the online rule the factors telescope, 1 - 1/(D c_t) = c_{t-1}/c_t, and **the signal of every pattern seen so far is
+1/c_t, whatever its age**: none is forgotten before another, and 1/v_0 acts like D/v_0 patterns before the first.
+Patterns fade because of noise. Without a prior and for t << D, a pattern is fitted when seen and each later one adds
+1/D to the variance, so the ratio is near sqrt(D/age), a power law. For t >> D the variance tends to 1/c_t and the ratio
+to 1/sqrt(c_t), again a power law. For gradient descent at p_0 = 0 the signal is (1 - 1/D)^age and the variance tends to
+1: recent patterns are clear and old ones are lost. With own anchors and no prior the centre moves by about 1/t, so the
+first few patterns remain and later ones leave no trace. A prior of precision 1 outweighs each anchor's 1/D, so that
+only the last pattern is known. (In the online rule the prior's precision moves with the mean and does no harm.)
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.quadratic import Quadratic
+from vcl.lab.experiments.experiment import Preset
 from vcl.lab.results import Summary, summarise
-from vcl.lab.settings import Preset
 from vcl.lab.threads import one_thread
 from vcl.ops.rng import Rng
 from vcl.projections.online_linear import laplace_update, unit_norm_update
@@ -65,12 +66,12 @@ COLUMNS = ("kind", "method", "prior", "first", "seed", "age", "signal", "noise",
 SETTINGS: dict[Preset, dict[str, Any]] = {
     "paper": {
         "dimensions": 1000,  # as in Kirkpatrick et al.
-        "firsts": [1, 2001],  # patterns met early, and patterns met late, are followed as they age
-        "followed": 50,  # patterns from each of these on
+        "firsts": [1, 2001],  # follow early and late patterns as they age
+        "followed": 50,  # patterns to follow from each of these on
         "oldest": [3000, 1000],
         "ages": 16,
         "priors": [0.0, 1.0],
-        "streams": 10,  # independent sequences of patterns that one seed averages over
+        "streams": 10,  # independent sequences of patterns, averaged within a seed
         "seeds": 10,
     },
     "quick": {
@@ -97,7 +98,7 @@ SETTINGS: dict[Preset, dict[str, Any]] = {
 
 
 class Learner(Protocol):
-    """A rule for m_t."""
+    """An update rule for m_t."""
 
     @property
     def mean(self) -> Tensor:
@@ -105,7 +106,7 @@ class Learner(Protocol):
         ...
 
     def see(self, x_bar: Tensor, t: int) -> Self:
-        """After the t-th pattern (t = 1, 2, ...), x_bar [R, D]."""
+        """The rule after the t-th pattern (t = 1, 2, ...), x_bar [R, D]."""
         ...
 
 
@@ -121,7 +122,7 @@ class OnlineVI(NamedTuple):
 
 
 class OnlineLaplace(NamedTuple):
-    """The mode and the curvature's diagonal, which need not know that the patterns have unit length."""
+    """The mode and the diagonal of the curvature; patterns need not have unit length."""
 
     mean: Tensor
     precision: Tensor
@@ -142,13 +143,13 @@ class OwnAnchors(NamedTuple):
         return self.past.mean
 
     def see(self, x_bar: Tensor, t: int) -> OwnAnchors:
-        """m_t = argmin 1/2 (1 - w^T x_bar)^2 + the penalties so far; then its own is added."""
+        """m_t = argmin 1/2 (1 - w^T x_bar)^2 + the penalties so far; then the penalty at m_t is added."""
         mean = _mode(self.past.centre, self.past.precision, x_bar, t)
         return OwnAnchors(self.past._replace(mean=mean).add(mean, x_bar.square()))
 
 
 class GradientDescent(NamedTuple):
-    """One step down each pattern's squared error; at rate 1 it ends where any number of smaller ones would."""
+    """One gradient step on each pattern's squared error; at rate 1 it reaches the minimum."""
 
     mean: Tensor
     rate: float
@@ -162,12 +163,12 @@ class GradientDescent(NamedTuple):
 def _mode(centre: Tensor, precision: Tensor, x_bar: Tensor, t: int) -> Tensor:
     """argmin_w 1/2 (1 - w^T x_bar)^2 + 1/2 (w - centre)^T diag(precision) (w - centre)."""
     if t == 1 and not bool(precision.any()):
-        return x_bar  # the limit of an ever wider prior: the shortest w that fits
+        return x_bar  # the limit of a flat prior: the shortest w that fits
     return laplace_update(centre, precision, x_bar, x_bar.new_ones(x_bar.shape[:-1]))[0]
 
 
 def learners(prior: float, runs: int, dimensions: int, device: torch.device | str = "cpu") -> dict[str, Learner]:
-    """All rules by name, before the first pattern: m_0 = 0 with prior precision ``prior`` = 1/v_0."""
+    """All rules by name before the first pattern: m_0 = 0, prior precision ``prior`` = 1/v_0."""
     zero = torch.zeros(runs, dimensions, dtype=torch.float64, device=device)
     precision = zero + prior
     return {
@@ -188,14 +189,14 @@ def steps(method: str, dimensions: int, patterns: int, prior: float) -> tuple[Te
 
 
 class Moments(NamedTuple):
-    """A, B [K] of the patterns followed and Q, of the centre."""
+    """A and B [K] of the patterns followed, and Q of the centre."""
 
     A: Tensor
     B: Tensor
     Q: Tensor
 
     def after(self, g: Tensor, new: Tensor, D: int) -> Moments:
-        """After one more pattern with step g, where ``new`` [K] marks the one that is met now."""
+        """The moments after one more pattern with step g; ``new`` [K] marks it, if it is followed."""
         A, B, Q = self
         faded = B * (1 - 2 * g / D + 2 * (g / D) ** 2) + g**2 * (1 / D + (1 - 2 / D) * Q / D**2)
         return Moments(
@@ -206,7 +207,7 @@ class Moments(NamedTuple):
 
 
 def theory(b: Tensor, g: Tensor, D: int, first: int, followed: int, ages: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Mean and variance [ages, K] of the responses to patterns first, ..., first + K - 1 at these ages, exactly."""
+    """Exact mean and variance [ages, K] of the responses to patterns first, ..., first + K - 1 at these ages."""
     numbers = torch.arange(first, first + followed)
     zero = torch.zeros(followed, dtype=torch.float64)
     centre = Moments(zero, zero, zero[0])
@@ -224,7 +225,7 @@ def theory(b: Tensor, g: Tensor, D: int, first: int, followed: int, ages: Sequen
 
 
 def simulate(settings: Mapping[str, Any], device: torch.device) -> dict[tuple[float, str, int], Tensor]:
-    """The responses [ages, K, seeds, streams], by prior, method and the number of the first pattern followed."""
+    """The responses [ages, K, seeds, streams] by prior, method and number of the first pattern followed."""
     D, K, streams, seeds = (settings[name] for name in ("dimensions", "followed", "streams", "seeds"))
     rng = Rng(tuple(range(seeds))).at("patterns")
     groups = dict(zip(settings["firsts"], all_ages(settings), strict=True))
@@ -254,25 +255,25 @@ def simulate(settings: Mapping[str, Any], device: torch.device) -> dict[tuple[fl
 
 
 def draw(rng: Rng, streams: int, dimensions: int) -> Tensor:
-    """One x_bar for each seed and stream [R, D]: y x with coins for x and y is as random as x alone."""
+    """One x_bar for each seed and stream [R, D]; for random signs, y x has the same distribution as x."""
     coins = rng.per_run(lambda g: torch.randint(0, 2, (streams, dimensions), generator=g, dtype=torch.int8))
     return (2 * coins.flatten(0, 1).double() - 1) / sqrt(dimensions)
 
 
 def all_ages(settings: Mapping[str, Any]) -> list[list[int]]:
-    """The ages at which each group is asked: from 1 to the oldest, evenly on a logarithmic scale."""
+    """The ages at which each group is evaluated: from 1 to the oldest, evenly on a logarithmic scale."""
     count = settings["ages"]
     return [sorted({round(oldest ** (i / (count - 1))) for i in range(count)}) for oldest in settings["oldest"]]
 
 
 def last(settings: Mapping[str, Any]) -> int:
-    """The number of patterns to show."""
+    """The number of patterns in a stream."""
     ends = zip(settings["firsts"], settings["oldest"], strict=True)
     return int(max(first + oldest for first, oldest in ends) + settings["followed"] - 1)
 
 
 def compute(settings: Mapping[str, Any], device: torch.device) -> str:
-    """A row for each method, prior, group of patterns and age: of every seed, and of the theory (without a seed)."""
+    """CSV with a row per method, prior, group of patterns and age, for every seed and for the theory (no seed)."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -281,8 +282,8 @@ def compute(settings: Mapping[str, Any], device: torch.device) -> str:
         responses = simulate(settings, device)
     for (prior, method, first), r in responses.items():
         ages, name = ages_of[first], (method, f"{prior:g}", first)
-        # The variance is taken over the streams of a seed for each pattern by itself, and then averaged over patterns:
-        # with own anchors patterns differ in their signals, which is no noise.
+        # The variance is over the streams of a seed, per pattern, and then averaged over patterns: with own anchors
+        # signals differ between patterns, which is not noise.
         signal, noise, recalled = r.mean((1, 3)), r.var(3).mean(1).sqrt(), (r > 0).double().mean((1, 3))
         for seed in range(settings["seeds"]):
             for row, age in enumerate(ages):
@@ -307,9 +308,9 @@ def measures(rows: Sequence[Mapping[str, str]]) -> dict[str, Summary]:
 
 
 def by_seed(rows: Sequence[Mapping[str, str]]) -> dict[str, dict[int, float]]:
-    """Of each method and prior, by seed: what is left at the oldest age, and how far simulation and theory are apart.
+    """For each method and prior, by seed: the values at the oldest age, and the gap between simulation and theory.
 
-    "recalled" is in %. "signal less theory" is the average over all ages and groups, in % of the outcome 1.
+    "recalled" is in %. "signal less theory" is averaged over all ages and groups, in % of the outcome 1.
     """
     found: dict[str, dict[int, float]] = {}
     for method, prior in dict.fromkeys((row["method"], row["prior"]) for row in rows):

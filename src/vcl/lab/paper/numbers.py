@@ -1,4 +1,4 @@
-"""The paper's numbers and claims, and what its words mean as numbers, from the one file that holds them."""
+"""The paper's numbers and claims, and the ranges of its words of comparison, read from numbers.toml."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from math import inf
 from typing import Any, Literal, NamedTuple
 
 Group = Literal["vcl", "baselines", "repeated", "other data", "third party"]
-"""How a number is counted; numbers.toml says what each means."""
+"""The group in which a number is counted; numbers.toml defines the groups."""
 
 Unit = Literal["points", "nats", "uncertainty"]
 
 
 class Number(NamedTuple):
-    """A value that the paper reports (accuracies in %, generators in nats), and how near counts as the same."""
+    """A value that the paper reports (accuracies in %, generators in nats), with a tolerance."""
 
     item: str
     method: str
@@ -24,11 +24,11 @@ class Number(NamedTuple):
     place: str
     group: Group = "vcl"
     less: bool = False
-    """Whether less of it is better."""
+    """Whether lower is better."""
 
 
 class Word(NamedTuple):
-    """What a word of comparison means: a difference a - b between ``low`` and ``high``, and why these."""
+    """The meaning of a word of comparison: a difference a - b between ``low`` and ``high``, and the reason."""
 
     word: str
     unit: Unit
@@ -38,12 +38,12 @@ class Word(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim of the paper: for every pair (a, b) of methods the difference a - b lies within the range of a word."""
+    """A claim of the paper: for every pair (a, b) of methods, the difference a - b lies within a word's range."""
 
     item: str
     text: str
     quote: str
-    """The paper's own sentence."""
+    """The paper's sentence."""
     place: str
     word: Word
     pairs: tuple[tuple[str, str], ...]
@@ -61,12 +61,12 @@ def values(item: str) -> dict[str, float]:
 
 @cache
 def words() -> dict[tuple[str, Unit], Word]:
-    """All words with their ranges, by word and unit."""
+    """All words of comparison, by word and unit."""
     return {(entry["word"], entry["unit"]): Word(**entry) for entry in _content()["word"]}
 
 
 def claims(item: str) -> list[Claim]:
-    """The paper's claims that an item can show."""
+    """The paper's claims about an item."""
     return [_claim(**entry) for entry in _content()["claim"] if entry["item"] == item]
 
 

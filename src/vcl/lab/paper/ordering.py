@@ -1,4 +1,4 @@
-"""The order of tasks: the paper's "adversarial ordering", which it leaves to future work, against random ones."""
+"""The order of tasks: the paper's "adversarial ordering", which it leaves to future work, against random orders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from vcl.lab.experiments import experiment
+from vcl.lab.experiments.split import groups
+from vcl.lab.experiments.split_mnist import SPLIT_MNIST
 from vcl.lab.paper.item import Context, Request
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
@@ -16,15 +17,15 @@ RANDOM_ORDERS = 3
 
 
 def task_means(data: Arrays, groups: Sequence[Sequence[int]]) -> Tensor:
-    """The mean picture of each task, flattened."""
+    """The mean image of each task [tasks, pixels]."""
     flat = data.train_x.flatten(1).double()
     return torch.stack([flat[torch.isin(data.train_y, torch.tensor(list(group)))].mean(0) for group in groups])
 
 
 def adversarial(means: Tensor) -> list[int]:
-    """From the first task always on to the one, of those left, whose mean picture is farthest from the present one's.
+    """An order of the tasks that starts with the first; each next task's mean image is farthest from the last one's.
 
-    The paper's "adversarial ordering": each task is as different from the one before as can be.
+    The paper's "adversarial ordering": each task is as different as possible from the one before.
     """
     order, left = [0], set(range(1, len(means)))
     while left:
@@ -35,14 +36,12 @@ def adversarial(means: Tensor) -> list[int]:
 
 
 def orders(context: Context) -> list[Request]:
-    """Split MNIST in the given order, in the adversarial one, and in some random ones."""
-    from vcl.lab.experiments.split_mnist import PAIRS
-
-    count = experiment("split-mnist").presets[context.preset].tasks
-    found = {
-        "given": list(range(count)),
-        "adversarial": adversarial(task_means(context.load("split-mnist").arrays, PAIRS[:count])),
-    }
+    """Requests for Split MNIST in the given order, the adversarial one, and random ones."""
+    data = context.load("split-mnist").arrays
+    assert data is not None
+    tasks = groups(len(data.classes), SPLIT_MNIST.presets[context.preset].stream)
+    count = len(tasks)
+    found = {"given": list(range(count)), "adversarial": adversarial(task_means(data, tasks))}
     for number in range(RANDOM_ORDERS):
         (order,) = Rng((number,)).at("order").per_run(lambda g: torch.randperm(count, generator=g))
         found[f"random {number + 1}"] = order.tolist()

@@ -1,4 +1,4 @@
-"""Student's t distribution, which few seeds need: at three seeds the 5 % threshold is 4.30 standard errors, not 2."""
+"""Student's t distribution, needed for few seeds: with three, the 5 % threshold is 4.30 standard errors, not 2."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from math import atan, cos, inf, pi, sin, sqrt
 from vcl.errors import VclError
 
 LEVEL = 0.05
-"""The two-sided level at which every claim and every comparison of runs is judged."""
+"""The two-sided significance level of every claim and every comparison of runs."""
 
 
 def p_value(t: float, degrees: int) -> float:
     """P(|T| >= |t|) for T of Student's t distribution with ``degrees`` degrees of freedom.
 
-    The finite series for whole numbers of degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4), with theta =
+    By the finite series for integer degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4), with theta =
     atan(|t| / sqrt(degrees)):
 
         odd:   P(|T| < t) = 2/pi (theta + sin(theta) (cos(theta) + 2/3 cos^3(theta) + ... up to cos^(degrees - 2)))
@@ -37,7 +37,7 @@ def p_value(t: float, degrees: int) -> float:
 
 @cache
 def threshold(degrees: int, level: float = LEVEL) -> float:
-    """The t that |T| passes with probability ``level``, by bisection.
+    """The t with P(|T| >= t) = ``level``, by bisection.
 
     >>> round(threshold(2), 2), round(threshold(9), 2)
     (4.3, 2.26)
@@ -57,7 +57,7 @@ def threshold(degrees: int, level: float = LEVEL) -> float:
 
 
 def t_value(mean: float, error: float) -> float:
-    """``mean`` in standard errors: 0 if both are 0, infinite if the error alone is.
+    """``mean`` in standard errors: 0 if both are 0, infinite if only the error is 0.
 
     >>> t_value(3.0, 1.5), t_value(0.0, 0.0), t_value(-1.0, 0.0)
     (2.0, 0.0, -inf)

@@ -1,4 +1,4 @@
-"""The table of all items: the paper's number, ours, and whether they agree; and the paper's claims, true or false."""
+"""The table of all items: the paper's numbers against ours with verdicts, and the paper's claims with verdicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vcl.lab.results import Summary, split_label, summarise
 
 
 class Line(NamedTuple):
-    """One number: what it is of, the paper's and ours in %, and what follows."""
+    """One quantity: the paper's number, ours, and the verdict; accuracies in %."""
 
     item: str
     what: str
@@ -36,14 +36,14 @@ ORDER: tuple[Verdict, ...] = ("false", "undecided (one seed)", "undecided", "tru
 
 
 class Seen(NamedTuple):
-    """A claim of the paper: the paired difference over seeds, in points or nats, and whether it holds."""
+    """A judged claim of the paper: the paired difference over seeds, in points or nats, and the verdict."""
 
     item: str
     claim: str
     word: str
     """The paper's word of comparison with its range."""
     compared: str
-    """The pair that speaks most against the claim."""
+    """The pair with the strongest evidence against the claim."""
     difference: str
     error: str
     seeds: int
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 
 def line(item: str, what: str, ours: Summary, paper: Number | None, seconds: float) -> Line:
-    """Ours beside the paper's; ``ours`` in %."""
+    """The line of one quantity; ``ours`` in the paper's unit."""
     return Line(
         item,
         what,
@@ -68,7 +68,7 @@ def line(item: str, what: str, ours: Summary, paper: Number | None, seconds: flo
 
 
 def verdict(ours: float, paper: Number) -> str:
-    """within, better or worse: by the paper's number and its tolerance alone."""
+    """One of within, better and worse, by the paper's number and its tolerance alone."""
     gap = paper.value - ours if paper.less else ours - paper.value
     if abs(gap) <= paper.tolerance:
         return "within"
@@ -76,7 +76,7 @@ def verdict(ours: float, paper: Number) -> str:
 
 
 def base(label: str) -> str:
-    """The method that a label at some lambda belongs to; the paper's numbers are of tuned methods.
+    """The label without its lambda, since the paper's numbers are for tuned methods.
 
     >>> base("ewc lambda=100"), base("vcl-random coreset=200"), base("si lambda=1 uncertainty")
     ('ewc', 'vcl-random coreset=200', 'si uncertainty')
@@ -85,7 +85,7 @@ def base(label: str) -> str:
 
 
 class Difference(NamedTuple):
-    """The paired difference a - b over the seeds that both have, and what it says of a range."""
+    """The paired difference a - b over common seeds, and the verdict on a range."""
 
     mean: float
     error: float
@@ -97,16 +97,17 @@ class Difference(NamedTuple):
 def difference(a: Mapping[int, float], b: Mapping[int, float], word: Word) -> Difference | None:
     """a - b seed by seed, judged by its 95 % interval: mean +- t standard errors, t with n - 1 degrees of freedom.
 
-    ``true`` if the interval lies within the word's range, ``false`` if it lies wholly outside, else ``undecided``. With
-    a range of one end that is the two-sided t test at 5 %; with two ends, that of equivalence (two one-sided tests at
-    2.5 % each). One seed has no interval, so it decides nothing. None if there is no common seed or no number.
+    ``true`` if the interval lies within the word's range, ``false`` if it lies entirely outside, else ``undecided``.
+    For a range with one bound this is the two-sided t test at 5 %; with two bounds it is the equivalence test (two
+    one-sided tests at 2.5 % each). One seed has no interval and is undecided. None if no seed is common or the mean is
+    NaN.
     """
     seeds = sorted(a.keys() & b.keys())
     if not seeds:
         return None
     mean, error, n = summarise(torch.tensor([a[seed] - b[seed] for seed in seeds], dtype=torch.float64))
     if isnan(mean):
-        return None  # what it is about did not happen: too few tasks
+        return None  # too few tasks for this quantity
     if n == 1:
         return Difference(mean, error, n, "undecided (one seed)")
     reach = threshold(n - 1) * error
@@ -117,9 +118,9 @@ def difference(a: Mapping[int, float], b: Mapping[int, float], word: Word) -> Di
 
 
 def judge(claim: Claim, values: Mapping[str, Mapping[int, float]]) -> Seen | None:
-    """A claim by the pair that speaks most against it: true if all pairs are, false if one is, else undecided.
+    """Judge a claim by its weakest pair: true if all pairs are true, false if one is false, else undecided.
 
-    None if one of its methods was not run.
+    None if a pair has no difference, for example because a method was not run.
     """
     found: list[tuple[str, Difference]] = []
     for a, b in claim.pairs:
@@ -196,7 +197,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def markdown(lines: Sequence[Line], seen: Sequence[Seen]) -> str:
-    """Both tables for documents."""
+    """Both tables as Markdown."""
     text = (
         "| item | what | paper | ours | seeds | verdict | seconds |\n| --- | --- | ---: | ---: | ---: | --- | ---: |\n"
     )
@@ -210,7 +211,7 @@ def markdown(lines: Sequence[Line], seen: Sequence[Seen]) -> str:
 
 
 def claim_table(seen: Sequence[Seen]) -> str:
-    """The claims for documents."""
+    """The claims as a Markdown table."""
     text = "| item | claim | word | compared | difference | seeds | verdict | in the paper |\n"
     text += "| --- | --- | --- | --- | ---: | ---: | --- | --- |\n"
     for one in seen:

@@ -1,16 +1,16 @@
 """Appendix D: two tasks of two Gaussians each in the plane, a network of 20 hidden units, two heads.
 
-The green class is drawn from the same Gaussian in both tasks, the black one from another in the second. The paper gives
-neither means nor variances, nor how it trained, so those below are ours: Gaussians that overlap a little, the second
-black class at a right angle to the first. A seed has its own points and its own initial weights.
+The green class has the same Gaussian in both tasks; the black class has another one in the second. The paper gives
+neither means, nor variances, nor training settings, so those below are ours: Gaussians that overlap slightly, with the
+second black class at a right angle to the first. Each seed has its own points and initial weights.
 
 The paper says that EWC with lambda = 1, after the second task, "fails to learn the classifiers for both tasks". Here it
-learns the second as well as plain fine-tuning does. What suffers is the first, and unevenly: most seeds are hardly
-touched, some lose much. So it was in 30 settings of 10 seeds that were tried (black classes at a right angle, on
-opposite sides, or closer; deviation 0.7 or 1; 200 to 3000 steps; rate 10^-3 or 10^-2): the first task lost 0 to 14
-points on average, single seeds up to all that there was to lose. VCL lost less than 1 point in each setting; but with
-200 steps at rate 10^-3 it had not learned the second task where EWC had (68 % against 90 %, black classes on opposite
-sides). With lambda = 10^4 EWC held both tasks wherever that was tried.
+learns the second as well as plain fine-tuning does. It forgets the first, but unevenly: most seeds lose little, some
+lose much. We tried 30 settings with 10 seeds each (black classes at a right angle, on opposite sides, or closer;
+deviation 0.7 or 1; 200 to 3000 steps; rate 10^-3 or 10^-2). The first task lost 0 to 14 points on average; single seeds
+lost up to all there was to lose. VCL lost less than 1 point in each setting, but with 200 steps at rate 10^-3 it had
+not learned the second task where EWC had (68 % against 90 %, black classes on opposite sides). With lambda = 10^4 EWC
+kept both tasks wherever it was tried.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from vcl.data import Data, Source
 from vcl.errors import NonFiniteError, unknown
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
+from vcl.lab.experiments.experiment import Preset
 from vcl.lab.results import Summary, label, summarise
-from vcl.lab.settings import Preset
 from vcl.lab.threads import one_thread
 from vcl.models import Network, mlp
 from vcl.models.likelihoods import Categorical
@@ -49,17 +49,17 @@ from vcl.recursion import Method, State, Task, describe_set_aside, initial, lear
 
 COLUMNS = ("kind", "method", "seed", "after", "task", "x1", "x2", "value")
 BLACK = 1
-"""The label of the black class, the green one's being 0."""
+"""The label of the black class; green is 0."""
 
 PAPER: dict[str, Any] = {
     "green": [0.0, 0.0],
-    "black": [[3.0, 0.0], [0.0, 3.0]],  # in the first and in the second task
+    "black": [[3.0, 0.0], [0.0, 3.0]],  # in the first and the second task
     "deviation": 0.7,
-    "points": 100,  # of each class, to learn from
+    "points": 100,  # per class, for training
     "test_points": 1000,
     "hidden": 20,
     "prior_var": 1.0,
-    "epochs": 1000,  # steps of the whole task; VCL takes as many again for its maximum-likelihood start
+    "epochs": 1000,  # steps on all data; VCL takes as many again for its maximum-likelihood start
     "lr": 0.01,
     "draws": 10,
     "estimator": "weights",
@@ -68,7 +68,7 @@ PAPER: dict[str, Any] = {
     "fisher": "empirical",
     "predict_draws": 100,
     "methods": [["vcl", None], ["ewc", 1.0], ["ewc", 10000.0], ["lp", 1.0], ["mle", None]],  # with their lambdas
-    "drawn": ["vcl", "ewc lambda=1", "ewc lambda=10000"],  # the first seed's probabilities are kept of these
+    "drawn": ["vcl", "ewc lambda=1", "ewc lambda=10000"],  # methods whose probabilities are kept, for the first seed
     "window": [-3.0, 6.0],
     "grid": 41,
     "seeds": 10,
@@ -81,7 +81,7 @@ SETTINGS: dict[Preset, dict[str, Any]] = {
 
 
 def compute(settings: Mapping[str, Any], device: torch.device) -> str:
-    """The training points of the first seed, its probabilities over the plane, and every seed's accuracies."""
+    """CSV of the first seed's training points and probabilities over the plane, and every seed's accuracies."""
     rng = Rng(tuple(range(settings["seeds"])))
     tasks = [make_task(number, settings, rng, device) for number in (1, 2)]
     out = io.StringIO()
@@ -97,7 +97,7 @@ def compute(settings: Mapping[str, Any], device: torch.device) -> str:
 
 
 def make_task(number: int, settings: Mapping[str, Any], rng: Rng, device: torch.device) -> Task:
-    """The points of task 1 or 2 to learn from and to be tested on, with a head of its own."""
+    """Task 1 or 2: its training and test points, with its own head."""
     name = f"task {number}"
     means = torch.tensor([settings["green"], settings["black"][number - 1]])
 
@@ -111,7 +111,7 @@ def make_task(number: int, settings: Mapping[str, Any], rng: Rng, device: torch.
 
 
 def projection(name: str, lam: float | None, settings: Mapping[str, Any]) -> Projection[Any]:
-    """The method of this name: each takes as many steps at the same rate from the same kind of start."""
+    """The projection of this method; all have the same number of steps, rate and initialisation."""
     ascent, sd = Ascent(settings["epochs"], None, settings["lr"]), settings["init_sd"]
     weight, phi = 1.0 if lam is None else lam, Curvature(settings["fisher"])
     found: dict[str, Callable[[], Projection[Any]]] = {
@@ -130,13 +130,13 @@ def projection(name: str, lam: float | None, settings: Mapping[str, Any]) -> Pro
 def learned(
     name: str, lam: float | None, tasks: Sequence[Task], settings: Mapping[str, Any], rng: Rng
 ) -> Iterator[tuple[object, ...]]:
-    """The rows of one method: what it makes of every task so far after each one."""
+    """The rows of one method: accuracies and probabilities on every task so far, after each task."""
     known = name if lam is None else label(name, lam)
     project = projection(name, lam, settings)
     model = Network(mlp(2, [settings["hidden"]]), settings["hidden"], Categorical(), settings["prior_var"])
     method: Method[Any] = Method(project, Nothing(), project)
     runs, device = len(rng.seeds), tasks[0].train.x.device
-    draws = settings["predict_draws"] if name == "vcl" else 1  # the others predict with their estimate
+    draws = settings["predict_draws"] if name == "vcl" else 1  # the others predict with a point estimate
     plane = grid(settings).to(device)
 
     def probabilities(state: State[Any], x: Tensor, task: Task) -> Tensor:
@@ -159,7 +159,7 @@ def learned(
 
 
 def grid(settings: Mapping[str, Any]) -> Tensor:
-    """The places [grid^2, 2] at which probabilities are asked for."""
+    """The points [grid^2, 2] at which probabilities are evaluated."""
     low, high = settings["window"]
     side = torch.linspace(low, high, settings["grid"])
     return torch.cartesian_prod(side, side)
@@ -172,7 +172,7 @@ def measures(rows: Sequence[Mapping[str, str]]) -> dict[str, Summary]:
 
 
 def by_seed(rows: Sequence[Mapping[str, str]]) -> dict[str, dict[int, float]]:
-    """Accuracy in %, by seed: of each method on each task after each one, and on both at the end."""
+    """Accuracy in %, by seed: for each method, on each task after each task, and on both at the end."""
     found: dict[str, dict[int, float]] = {}
     for name in dict.fromkeys(row["method"] for row in rows if row["kind"] == "accuracy"):
         mine = [row for row in rows if (row["kind"], row["method"]) == ("accuracy", name)]

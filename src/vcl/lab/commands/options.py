@@ -1,0 +1,37 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Experiment = Annotated[str, typer.Argument(help="The experiment; `vcl list` shows the names.")]
+Preset = Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or smoke (seconds).")]
+Seeds = Annotated[int | None, typer.Option(help="Run seeds 0 to N-1 as one stack; default: the preset's number.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="The folder for results; default: a new one under runs/. An existing one is extended."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="key=value, or part.key=value (vcl.draws=4); `vcl run --settings` lists them. Repeatable."
+    ),
+]
+Dataset = Annotated[str | None, typer.Option(help="Use this dataset instead of the experiment's default.")]
+Data = Annotated[Path | None, typer.Option(help="A data folder to search first.")]
+Jobs = Annotated[int, typer.Option(help="Methods to run at once; a GPU can run several (at most 10).")]
+Plugin = Annotated[
+    list[Path] | None, typer.Option(help="A Python file that adds methods, experiments or datasets. Repeatable.")
+]
+
+
+def load_plugins(files: list[Path] | None) -> None:
+    """Load plugin files."""
+    from vcl.lab.registry import load_file
+
+    for file in files or ():
+        load_file(file)

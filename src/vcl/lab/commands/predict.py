@@ -1,0 +1,42 @@
+"""`vcl predict`: predictions of the networks of a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vcl.lab.commands.options import Data, Plugin, load_plugins
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(help="A folder of results, or one part in it.")],
+    task: Annotated[str, typer.Option(help="The task whose head predicts, by name, such as 0/1.")],
+    method: Annotated[str | None, typer.Option(help="The method; default: the first.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="An npy or npz file of inputs; default: the task's test data.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The new npz or csv file to write.")] = Path("predictions.npz"),
+    data: Data = None,
+    plugin: Plugin = None,
+) -> None:
+    """Write the predictions of every seed to an npz or CSV file.
+
+    \b
+    Example:
+      vcl predict runs/mine --method vcl --task 0/1 --out predictions.csv
+    """
+    from vcl.errors import VclError
+    from vcl.lab import saved
+    from vcl.lab.folder import check_new, write_new
+
+    load_plugins(plugin)
+    if out.suffix not in (".npz", ".csv"):
+        raise VclError(f"--out is {out}; give a name that ends in .npz or .csv.")
+    check_new(out, "predictions.npz", out.suffix)
+    found = saved.read(folder, method)
+    made = saved.predictions(found, task, inputs, data, typer.echo)
+    write_new(out, saved.as_npz(made) if out.suffix == ".npz" else saved.as_csv(made))
+    name, array = next(iter(made.arrays.items()))
+    typer.echo(f"{name} {array.shape} of task {task} by {found.entry.name} (seeds, examples, outputs) in {out}.")

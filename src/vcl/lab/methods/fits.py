@@ -1,0 +1,93 @@
+"""Settings that several methods have: how data is fitted, and how curvature is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import exp
+from typing import Annotated, Literal
+
+from vcl.fitting.curvature import Curvature
+from vcl.fitting.loop import Ascent
+from vcl.lab.settings import Count, Deviation, Positive, Repeats, Share, Variance
+
+E6 = exp(-6)
+Estimator = Literal["local", "weights"]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The learning rate."""
+
+    lr: Annotated[Positive, "learning rate of Adam"] = 1e-3
+    schedule: Annotated[Literal["constant", "cosine"], "whether the learning rate stays or decays to 0"] = "constant"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Every step of a task's fit."""
+
+    epochs: Annotated[Repeats, "passes over a task's data"] = 100
+    batch: Annotated[Count | None, "examples a step; none takes the whole task"] = 256
+    rate: Rate = field(default_factory=Rate)
+
+    def ascent(self) -> Ascent:
+        """Ends at the last iterate."""
+        return Ascent(self.epochs, self.batch, self.rate.lr, self.rate.schedule)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A task's fit."""
+
+    steps: Steps = field(default_factory=Steps)
+    average: Annotated[Share, "last share of a fit's steps whose iterates are averaged"] = 0.0
+
+    def ascent(self) -> Ascent:
+        """Ends at the mean of its last iterates."""
+        s = self.steps
+        return Ascent(s.epochs, s.batch, s.rate.lr, s.rate.schedule, self.average)
+
+
+@dataclass(frozen=True)
+class PointFit:
+    """A task's fit of a single theta."""
+
+    fit: Fit = field(default_factory=Fit)
+    init_sd: Annotated[Deviation, "standard deviation of the initial weights"] = 0.1
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How the variational lower bound is estimated, and where its variances start."""
+
+    draws: Annotated[Count, "draws of theta a step"] = 10
+    estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "weights"
+    init_var: Annotated[Variance, "initial variance of the posterior"] = E6
+    init_sd: Annotated[Deviation, "standard deviation of the initial means"] = 0.1
+
+
+Start = Literal["continue", "restart"]
+
+
+@dataclass(frozen=True)
+class CoresetFit:
+    """The coreset and its fit."""
+
+    coreset: Annotated[Count, "points kept of each task"] = 200
+    coreset_epochs: Annotated[Repeats, "passes over the coreset"] = 100
+    coreset_batch: Annotated[Count | None, "points a step of the coreset's fit; none takes all"] = 256
+    coreset_start: Annotated[Start, "whether the coreset's fit starts at q_t or at small random means"] = "continue"
+
+
+@dataclass(frozen=True)
+class Fisher:
+    """Phi_t, the curvature of a task's log-likelihood."""
+
+    fisher: Annotated[
+        Literal["empirical", "true", "hessian"], "gradients of the labels given, of labels drawn, or second derivatives"
+    ] = "empirical"
+    fisher_samples: Annotated[Count | None, "examples that curvature is taken from; none takes all"] = None
+
+    def curvature(self) -> Curvature:
+        """As the core takes it."""
+        return Curvature(self.fisher, self.fisher_samples)

@@ -1,0 +1,37 @@
+"""The names that a plugin needs: methods, experiments and datasets from outside the package."""
+
+from vcl.lab.classification import CLASSIFICATION as CLASSIFICATION
+from vcl.lab.classification import Prediction as Prediction
+from vcl.lab.datasets.entry import Dataset as Dataset
+from vcl.lab.datasets.entry import DatasetEntry as DatasetEntry
+from vcl.lab.datasets.entry import Found as Found
+from vcl.lab.evaluation import Evaluation as Evaluation
+from vcl.lab.evaluation import EvaluationContext as EvaluationContext
+from vcl.lab.evaluation import Score as Score
+from vcl.lab.evaluation import TableFormat as TableFormat
+from vcl.lab.experiments.experiment import Experiment as Experiment
+from vcl.lab.experiments.experiment import RunSettings as RunSettings
+from vcl.lab.experiments.experiment import Setup as Setup
+from vcl.lab.experiments.permuted import Permuted as Permuted
+from vcl.lab.experiments.split import Split as Split
+from vcl.lab.methods.entry import MethodEntry as MethodEntry
+from vcl.lab.methods.fits import Bound as Bound
+from vcl.lab.methods.fits import CoresetFit as CoresetFit
+from vcl.lab.methods.fits import Fisher as Fisher
+from vcl.lab.methods.fits import Fit as Fit
+from vcl.lab.methods.fits import PointFit as PointFit
+from vcl.lab.networks import Mlp as Mlp
+from vcl.lab.results import Row as Row
+from vcl.lab.settings import Count as Count
+from vcl.lab.settings import Deviation as Deviation
+from vcl.lab.settings import Lambda as Lambda
+from vcl.lab.settings import Layers as Layers
+from vcl.lab.settings import Limit as Limit
+from vcl.lab.settings import Positive as Positive
+from vcl.lab.settings import Repeats as Repeats
+from vcl.lab.settings import Share as Share
+from vcl.lab.settings import Variance as Variance
+from vcl.lab.streams import Arrays as Arrays
+from vcl.lab.streams import Stream as Stream
+from vcl.lab.streams import UserTask as UserTask
+from vcl.lab.streams import from_arrays as from_arrays

@@ -1,0 +1,193 @@
+"""Experiments, methods and datasets by name: those of vcl, of installed packages, and of files that a user gives.
+
+A package offers them by entry points of the groups ``vcl.experiments``, ``vcl.methods`` and ``vcl.datasets``; each is
+an entry or a sequence of entries. Of a file (``--plugin my_method.py``), every entry that it defines is taken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar
+
+from vcl.errors import VclError, unknown
+from vcl.lab.datasets import DATASETS
+from vcl.lab.datasets.entry import DatasetEntry
+from vcl.lab.experiments import EXPERIMENTS, Experiment
+from vcl.lab.methods.entry import MethodEntry, Models
+from vcl.lab.methods.generators import GENERATIVE_METHODS
+from vcl.lab.methods.networks import METHODS
+
+E = TypeVar("E", MethodEntry, Experiment, DatasetEntry)
+
+
+class Offered(NamedTuple):
+    """An entry of a plugin, where it is from in words, and the file that defines it."""
+
+    entry: Any
+    where: str
+    file: Path | None
+
+
+class Plugins(NamedTuple):
+    """What installed packages offer, and what is wrong with those that could not be loaded."""
+
+    entries: list[Offered]
+    faults: list[str]
+
+
+FILES: dict[Path, list[Offered]] = {}
+"""The entries of the files that were loaded."""
+
+
+def load_file(path: Path) -> None:
+    """Load a plugin file, once; raise one clear sentence if it cannot be loaded or offers nothing."""
+    path = path.resolve()
+    if path in FILES:
+        return
+    name = f"vcl_plugin_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = spec_from_file_location(name, path) if path.is_file() and path.suffix == ".py" else None
+    if spec is None or spec.loader is None:
+        raise VclError(
+            f"--plugin is {path}, which is no Python file; give one that defines a MethodEntry or Experiment."
+        )
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the file raises is its author's to fix
+        del sys.modules[name]
+        raise VclError(f"--plugin {path} cannot be loaded ({type(error).__name__}: {error}); fix it.") from error
+    known = {id(each) for each in (*METHODS, *GENERATIVE_METHODS, *EXPERIMENTS, *DATASETS)}
+    found = [each for each in _entries(vars(module).values()) if id(each) not in known]
+    if not found:
+        raise VclError(
+            f"--plugin {path} defines no MethodEntry, Experiment or DatasetEntry; give one at its top level."
+        )
+    taken = _by_name()
+    for each in found:
+        if taken.setdefault(_key(each), (each, str(path)))[0] is not each:
+            raise VclError(_taken(str(path), each.name, taken[_key(each)][1]))
+    FILES[path] = [Offered(each, str(path), path) for each in found]
+
+
+def experiments() -> dict[str, Experiment]:
+    """All experiments by name."""
+    return _named(EXPERIMENTS, Experiment, lambda each: True)
+
+
+def methods(models: Models) -> dict[str, MethodEntry]:
+    """All methods for networks or for generators, by name."""
+    own = METHODS if models == "networks" else GENERATIVE_METHODS
+    return _named(own, MethodEntry, lambda each: each.models == models)
+
+
+def datasets() -> dict[str, DatasetEntry]:
+    """All datasets by name."""
+    return _named(DATASETS, DatasetEntry, lambda each: True)
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    return _get("experiment", name, experiments())
+
+
+def method(name: str, models: Models = "networks") -> MethodEntry:
+    """The method of this name."""
+    return _get("method", name, methods(models))
+
+
+def dataset(name: str) -> DatasetEntry:
+    """The dataset of this name."""
+    return _get("dataset", name, datasets())
+
+
+def code_of(entry: Any) -> str | None:
+    """A digest of the files that define a plugin's entry, so that its results are computed again when they change.
+
+    None for entries of vcl itself, which have versions.
+    """
+    if any(entry is own for own in (*METHODS, *GENERATIVE_METHODS, *EXPERIMENTS)):
+        return None
+    files = {each.file for each in _offered() if each.entry is entry}
+    made_of = (entry.build, entry.settings) if isinstance(entry, MethodEntry) else (entry.stream, entry.model)
+    for each in made_of:
+        if isinstance(each, FunctionType | type) and each.__module__.partition(".")[0] != "vcl":
+            files.add(_file_of(each.__module__))
+    found = sorted(sha256(file.read_bytes()).hexdigest() for file in files if file is not None)
+    return sha256("".join(found).encode()).hexdigest()[:16] if found else None
+
+
+@cache
+def installed() -> Plugins:
+    """The entries of installed packages."""
+    found = Plugins([], [])
+    taken = {_key(each): (each, "vcl") for each in (*METHODS, *GENERATIVE_METHODS, *EXPERIMENTS, *DATASETS)}
+    for group in ("vcl.experiments", "vcl.methods", "vcl.datasets"):
+        for point in entry_points(group=group):
+            where = f"{point.name} of {point.dist.name if point.dist else 'a package'}"
+            try:
+                loaded = point.load()
+            except Exception as error:  # one broken package must not stop the others
+                found.faults.append(f"the plugin {where} cannot be loaded ({type(error).__name__}: {error}).")
+                continue
+            entries = _entries(loaded if isinstance(loaded, list | tuple) and not hasattr(loaded, "name") else [loaded])
+            if not entries:
+                found.faults.append(f"the plugin {where} is no MethodEntry, Experiment or DatasetEntry.")
+            for each in entries:
+                first, owner = taken.setdefault(_key(each), (each, where))
+                if first is each:
+                    found.entries.append(Offered(each, where, _file_of(point.module)))
+                else:
+                    found.faults.append(_taken(where, each.name, owner))
+    return found
+
+
+def _entries(values: Iterable[Any]) -> list[Any]:
+    return [each for each in values if isinstance(each, MethodEntry | Experiment | DatasetEntry)]
+
+
+def _key(entry: Any) -> tuple[str, ...]:
+    """No two entries have the same: methods for networks and for generators may share a name."""
+    models = (entry.models,) if isinstance(entry, MethodEntry) else ()
+    return type(entry).__name__, *models, entry.name
+
+
+def _taken(where: str, name: str, owner: str) -> str:
+    return f"{where} names {name}, which {owner} has already; give it another name."
+
+
+def _file_of(module: str) -> Path | None:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file) if file else None
+
+
+def _offered() -> Iterable[Offered]:
+    return (*installed().entries, *(each for file in FILES.values() for each in file))
+
+
+def _by_name() -> dict[tuple[str, ...], tuple[Any, str]]:
+    """Every entry, with where it is from."""
+    own = {_key(each): (each, "vcl") for each in (*METHODS, *GENERATIVE_METHODS, *EXPERIMENTS, *DATASETS)}
+    return own | {_key(each.entry): (each.entry, each.where) for each in _offered()}
+
+
+def _named(own: Sequence[E], kind: type[E], chosen: Callable[[E], bool]) -> dict[str, E]:
+    found = {each.name: each for each in own}
+    for each in _offered():
+        if isinstance(each.entry, kind) and chosen(each.entry):
+            found[each.entry.name] = each.entry
+    return found
+
+
+def _get(what: str, name: str, known: dict[str, E]) -> E:
+    if name not in known:
+        error = unknown(what, name, list(known))
+        raise VclError(" ".join([str(error), *installed().faults])) if installed().faults else error
+    return known[name]

@@ -1,0 +1,260 @@
+"""What a finished part is kept for: predictions of its networks, images of its generators."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vcl.beliefs.point import Point
+from vcl.errors import VclError, unknown
+from vcl.lab.compute import Loaded
+from vcl.lab.datasets.entry import Say
+from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.loading import load_named
+from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.reading import reading, require, same_layout
+from vcl.lab.settings import read_values, settings_in, values_of
+from vcl.lab.store import PART, PREDICTIVE, Stack, Store
+from vcl.lab.sweep import hold_out
+from vcl.learner.checkpoint import unpacked
+from vcl.models import Normal
+from vcl.models.base import spread
+from vcl.ops.rng import Rng
+from vcl.predicting.generation import generate
+from vcl.predicting.prediction import predict
+from vcl.recursion import State
+
+MOST_IMAGES = 10_000
+AGAIN = "delete its folder and run it again"
+OTHER = "it is of another network than part.json says"
+S = TypeVar("S")
+
+
+class Saved(NamedTuple):
+    """A finished stack with its network and state."""
+
+    stack: Stack
+    experiment: Experiment
+    entry: MethodEntry
+    model: Any
+    state: State[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of its tasks."""
+        return [name for name, _ in self.stack.known["tasks"]]
+
+
+class Predictions(NamedTuple):
+    """``probabilities`` [R, N, C], or ``mean`` and ``sd``; seeds [R]; labels [N] where all runs share them."""
+
+    seeds: tuple[int, ...]
+    arrays: dict[str, NDArray[Any]]
+    labels: NDArray[Any] | None
+
+
+def find(folder: Path, name: str | None) -> Stack:
+    """The finished stack of a method in a folder of results; the folder of a part is taken as it is."""
+    if (folder / "part.json").is_file():
+        whole = folder.resolve()  # a name alone has no parents
+        stacks = [each for each in Store(whole.parents[1], torch.device("cpu"), "").stacks() if each.folder == whole]
+    else:
+        stacks = Store(folder, torch.device("cpu"), "").stacks()
+    finished = [stack for stack in stacks if stack.finished]
+    if not finished:
+        raise VclError(f"{folder} holds no finished part; give a folder that `vcl run` made, and finish it there.")
+    names = list(dict.fromkeys(stack.known["method"] for stack in finished))
+    if name is not None and name not in names:
+        raise unknown("method", name, names)
+    mine = [stack for stack in finished if stack.known["method"] == (name or names[0])]
+    if len(mine) > 1:
+        listed = ", ".join(str(stack.folder) for stack in mine)
+        raise VclError(f"{folder} holds {len(mine)} parts of {name or names[0]}; give one of them: {listed}.")
+    return mine[0]
+
+
+def read(folder: Path, name: str | None) -> Saved:
+    """A finished part of a folder, all that is read of it checked."""
+    stack = find(folder, name)
+    known, path = stack.known, stack.folder / PREDICTIVE
+    chosen = stack.experiment()
+    entry = stack.entry()
+    with reading(stack.folder / PART, AGAIN):
+        network = settings_from(stack, type(chosen.presets["paper"].network), "network")
+        shape, sides = known["shape"], 2 if chosen.models == "generators" else 1
+        require(isinstance(shape, list) and all(type(side) is int and side > 0 for side in shape), f"shape is {shape}")
+        require(len(shape) >= sides, f"shape is {shape}")
+        with torch.device("meta"):  # shapes alone
+            model = chosen.model(network, tuple(shape))
+    with reading(path, AGAIN):
+        state = unpacked(path.read_bytes())
+        if chosen.models == "generators":
+            check_decoders(state, model, tuple(shape))
+        else:
+            check_networks(state, model, stack)
+    return Saved(stack, chosen, entry, chosen.model(network, tuple(shape)), state, tuple(shape))
+
+
+def settings_from(stack: Stack, kind: type[S], *keys: str) -> S:
+    """Within :func:`reading`: the settings of a class that a stack's description has under these keys."""
+    stored: Any = stack.known["description"]
+    for each in keys:
+        stored = stored[each]
+    unknown_names = stored.keys() - settings_in(kind).keys()
+    require(not unknown_names, f"{sorted(unknown_names)} are no settings of this version")
+    return read_values(kind, stored)
+
+
+def check_decoders(state: State[Any], model: Any, shape: tuple[int, ...]) -> None:
+    """Within :func:`reading`: that these are the decoders of one run, of this network."""
+    require(len(shape) == 2, f"images of {len(shape)} sides cannot be drawn")
+    require(set(state.heads.values()) <= {prod(shape)}, f"its images are not of {' x '.join(map(str, shape))} pixels")
+    wanted = spread(model, model.layout(state.heads))
+    for belief in (state.propagated, *state.predictive.values()):
+        require(belief.mean.shape[0] == 1, f"it is of {belief.mean.shape[0]} runs, not of one")
+        require(belief.mean.dtype == torch.float32, f"its weights are {belief.mean.dtype}")
+        require(same_layout(belief.layout, wanted), OTHER)
+
+
+def check_networks(state: State[Any], model: Any, stack: Stack) -> None:
+    """Within :func:`reading`: that these are the networks of the stack's runs, after all of its tasks."""
+    wanted, alive = model.layout(state.heads), [stack.runs[run] for run in state.alive if run < len(stack.runs)]
+    require(state.runs_begun == len(stack.runs), f"it is of {state.runs_begun} runs, not {len(stack.runs)}")
+    require(tuple(alive) == stack.alive, "it is of other runs than part.json says")
+    require(state.t == len(stack.known["tasks"]), f"it is of {state.t} tasks, not {len(stack.known['tasks'])}")
+    for head, belief in state.predictive.items():
+        fits = same_layout(belief.layout, wanted) or same_layout(belief.layout, wanted.touched([head]))
+        require(fits, OTHER)
+        require(belief.mean.shape[0] == len(alive), f"head {head!r} is of {belief.mean.shape[0]} runs")
+        require(belief.mean.dtype == torch.float32, f"its weights are {belief.mean.dtype}")
+
+
+def images(saved: Saved, task: str, count: int, seed: int) -> Tensor:
+    """``count`` images of one task's generator [count, ...], weights and z drawn; a seed gives the same images."""
+    if saved.experiment.models != "generators":
+        raise VclError(f"{saved.experiment.name} has no generators; give a run of a generative experiment.")
+    if task not in saved.state.predictive:
+        raise unknown("task", task, list(saved.state.predictive))
+    if count < 1:
+        raise VclError(f"--count is {count}; give at least 1.")
+    if count > MOST_IMAGES:
+        raise VclError(f"--count is {count}; give at most {MOST_IMAGES:,}, which is what one picture can show.")
+    drawn = generate(saved.state.predictive[task], saved.model, task, count, Rng((seed,)).at("sample"))[0]
+    return drawn.view(count, *saved.shape)
+
+
+def predictions(saved: Saved, task: str, inputs: Path | None, data: Path | None, say: Say) -> Predictions:
+    """What every run predicts for a task: for inputs from a file, or for the task's test data."""
+    if saved.experiment.models == "generators":
+        raise VclError(f"{saved.experiment.name} has generators, which classify nothing; `vcl sample` draws from them.")
+    if task not in saved.tasks:
+        raise unknown("task", task, saved.tasks)
+    heads = saved.state.heads
+    runs = [saved.stack.runs[run] for run in saved.state.alive]
+    rng = Rng(tuple(run.seed for run in saved.stack.runs)).select(saved.state.alive)
+    if inputs is None:
+        test = _stream(saved, data, say).make(saved.tasks.index(task)).test
+        if test is None:
+            raise VclError(f"task {task!r} has no test data; give --inputs.")
+        test = test.select(saved.state.alive)
+        x, head, shown = test.x, test.sources[0].head, test.y[0].numpy()
+        same = bool((test.y == test.y[:1]).all())
+    else:
+        array = read_inputs(inputs, saved.shape)
+        head = task if task in heads else next(iter(heads)) if len(heads) == 1 else _head(saved, task, data, say)
+        x, shown, same = array.expand(len(runs), *array.shape), None, False
+    belief = saved.state.predictive[head]
+    with reading(saved.stack.folder / PART, AGAIN):
+        kind = type(saved.experiment.presets["paper"].prediction)
+        prediction = values_of(settings_from(saved.stack, kind, "prediction", "settings"))
+    found = predict(
+        belief if saved.entry.draws else Point(belief.layout, belief.mean),
+        saved.model,
+        x,
+        head,
+        rng.at("evaluate", saved.state.t, saved.tasks.index(task) + 1),
+        prediction.get("predict_draws", 100) if saved.entry.draws else 1,
+        prediction.get("predict_estimator", "weights"),
+    )
+    if isinstance(saved.model.likelihood, Normal):
+        mean, var = Normal.moments(found)
+        arrays = {"mean": mean.numpy(), "sd": var.sqrt().numpy()}
+    else:
+        arrays = {"probabilities": found.numpy()}
+    return Predictions(tuple(run.seed for run in runs), arrays, shown if same else None)
+
+
+def _head(saved: Saved, task: str, data: Path | None, say: Say) -> str:
+    """The head of a task that has not the task's name."""
+    sources = _stream(saved, data, say).make(saved.tasks.index(task)).train.sources
+    return str(sources[0].head)
+
+
+def _stream(saved: Saved, folder: Path | None, say: Say) -> Any:
+    """The stream that the part learned, made from the same data."""
+    known, about = saved.stack.known, saved.stack.known["description"]
+    data: Loaded = load_named(known["dataset"], folder, say)
+    if known.get("validation") is not None and data.arrays is not None:
+        rest = hold_out(data.arrays, float(known["validation"]))
+        data = Loaded(rest, data.origin, rest.digest())
+    if data.digest != about["data"]:
+        raise VclError(
+            f"{known['dataset']} here is not the data that {saved.stack.folder.name} was computed with; give that with "
+            "--data, or your own inputs with --inputs."
+        )
+    with reading(saved.stack.folder / PART, AGAIN):
+        settings = settings_from(saved.stack, type(saved.experiment.presets["paper"].stream), "stream")
+    return saved.experiment.stream(data.arrays, settings, Rng(tuple(run.seed for run in saved.stack.runs)))
+
+
+def read_inputs(path: Path, shape: tuple[int, ...]) -> Tensor:
+    """Inputs [N, ...] of this shape from an npy file, or the first array of an npz file."""
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            array = loaded if isinstance(loaded, np.ndarray) else loaded["x" if "x" in loaded else loaded.files[0]]
+    except (OSError, ValueError, EOFError, IndexError, KeyError, BadZipFile) as error:
+        raise VclError(
+            f"--inputs {path} cannot be read ({error}); give an npy file, or an npz with an array x."
+        ) from error
+    if array.dtype.kind not in "uif" or array.shape[1:] != shape or not len(array):
+        wanted = ", ".join(("N", *map(str, shape)))
+        raise VclError(f"--inputs {path} holds {array.dtype} {array.shape}; give numbers of shape ({wanted}).")
+    with np.errstate(over="ignore"):  # what is too large is infinite, and told below
+        found = torch.from_numpy(np.ascontiguousarray(array, np.uint8 if array.dtype == np.uint8 else np.float32))
+    if not bool(found.isfinite().all()):
+        raise VclError(f"--inputs {path} holds numbers that are not finite; give finite ones.")
+    return found
+
+
+def as_npz(found: Predictions) -> bytes:
+    """Predictions as an npz file."""
+    memory = io.BytesIO()
+    labels = {} if found.labels is None else {"labels": found.labels}
+    np.savez(memory, allow_pickle=False, seeds=np.array(found.seeds), **found.arrays, **labels)
+    return memory.getvalue()
+
+
+def as_csv(found: Predictions) -> bytes:
+    """Predictions as CSV: one line for each seed and example."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [f"{name}_{place}" for name, array in found.arrays.items() for place in range(array.shape[-1])]
+    writer.writerow(["seed", "example", *(() if found.labels is None else ("label",)), *names])
+    for run, seed in enumerate(found.seeds):
+        for example in range(next(iter(found.arrays.values())).shape[1]):
+            label: Sequence[Any] = () if found.labels is None else (found.labels[example],)
+            values = [value for array in found.arrays.values() for value in array[run, example].tolist()]
+            writer.writerow([seed, example, *label, *values])
+    return out.getvalue().encode()

@@ -1,0 +1,303 @@
+"""Tables and figures of a folder of results, from its rows alone: drawn after every run, and again at any time.
+
+Parts of one experiment on one stream of tasks are compared in one table and one figure, a *group*. What is unfinished
+is left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from vcl.errors import VclError
+from vcl.lab import tables
+from vcl.lab.console import say_on
+from vcl.lab.evaluation import Score
+from vcl.lab.experiments.experiment import PARTS, Experiment
+from vcl.lab.figures import lambda_grid, sample_grid
+from vcl.lab.folder import make_folder, write_atomic
+from vcl.lab.identity import identity
+from vcl.lab.reading import check_pictures, read_object, reading, require
+from vcl.lab.registry import experiment, experiments
+from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
+from vcl.lab.runner import set_aside_in
+from vcl.lab.settings import split_change
+from vcl.lab.store import PICTURES, Stack, Store, stored_label
+
+TABLE, ROWS = "table.md", "rows.csv"
+OLD = "run.json"
+"""What an earlier layout has beside the rows of a run."""
+
+
+@dataclass
+class Group:
+    """What is compared: parts of one experiment on one stream of tasks."""
+
+    name: str
+    experiment: Experiment
+    title: str
+    rows: list[Row] = field(default_factory=list)
+    tasks: Sequence[str] = ()
+    paper: Mapping[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    """One line for each stack: the command, versions, machine and time that made it."""
+    pictures: dict[str, list[Tensor]] = field(default_factory=dict)
+    validation: bool = False
+
+
+class Choice(NamedTuple):
+    """The best lambda of a method, how good it was where it was chosen, and whether it ends its grid."""
+
+    lam: float
+    score: Summary
+    edge: bool
+
+
+def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
+    """The lambda of each method, of those with several, with the best metric after the last task, over all tasks.
+
+    A lambda all of whose runs were set aside has no rows, and cannot be the best.
+    """
+    grids: dict[str, dict[float, str]] = {}
+    for name in methods(rows):
+        method, lam = split_label(name)
+        if lam is not None:
+            grids.setdefault(method, {})[lam] = name
+    chosen = {}
+    for method, lams in grids.items():
+        ends = {lam: final_score(rows, name, metric) for lam, name in lams.items()}
+        best = max(ends, key=lambda lam: ends[lam].mean)
+        chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
+    return chosen
+
+
+def groups(store: Store, console: Console) -> list[Group]:
+    """What a store holds, group by group, in the order in which they were begun.
+
+    Parts of an experiment that is not known here are left out and named.
+    """
+    stacks: dict[str, list[Stack]] = {}
+    for stack in store.stacks():
+        about = stack.known["description"]
+        same = [stack.known["experiment"], stack.known.get("validation"), about.get("data"), about.get("stream")]
+        stacks.setdefault(identity({"group": same}), []).append(stack)
+    found: list[Group] = []
+    for mine in stacks.values():
+        name = mine[0].known["experiment"]
+        if name not in experiments():
+            say_on(
+                console,
+                f"{mine[0].folder} is of the experiment {name}, which is not known here, and is left out; give the "
+                "file that defines it with --plugin.",
+            )
+            continue
+        made = _group(mine)
+        taken = [group.name for group in found]
+        number = next(n for n in range(1, len(found) + 2) if (f"{made.name}-{n}" if n > 1 else made.name) not in taken)
+        made.name += f"-{number}" if number > 1 else ""
+        found.append(made)
+    return found
+
+
+def _group(stacks: Sequence[Stack]) -> Group:
+    first = stacks[0].known
+    chosen, share = stacks[0].experiment(), first.get("validation")
+    name = chosen.name
+    if first.get("dataset") not in (None, chosen.dataset):
+        name += f"-on-{first['dataset']}"
+    presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
+    finished = [stack for stack in stacks if stack.finished]
+    tasks = [task for task, _ in (finished or stacks)[0].known["tasks"]]
+    title = f"{name}, preset {' and '.join(presets)}, after {len(tasks)} tasks"
+    group = Group(name, chosen, title, tasks=tasks)
+    if share is not None:
+        group.name, group.validation = f"{name}-validation", True
+        group.title = f"{name}, on {share:g} of the training data held out, after {len(tasks)} tasks"
+    elif name == chosen.name:
+        group.paper = dict(chosen.paper)
+    labels = _labels(stacks)
+    lams = [(_part(stack), run.lam) for stack in finished for run in stack.runs]
+    several = {part for part, _ in lams if len({lam for other, lam in lams if other == part}) > 1}
+    several |= {_part(stack) for stack in finished if stack.known["grid"]}
+    for stack in stacks:
+        shown = labels[_part(stack)]
+        if not stack.finished:
+            done = len(stack.known["tasks"])
+            group.notes.append(f"{shown}: {done} tasks are finished; `{stack.known['command']}` continues it.")
+            continue
+        _add(group, stack, shown, _part(stack) in several)
+    order = {shown: place for place, shown in enumerate(dict.fromkeys(labels.values()))}
+    group.rows.sort(key=lambda row: (order.get(split_label(row.method)[0], 0), split_label(row.method)[1] or 0.0))
+    return group
+
+
+def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
+    """A finished stack's rows under the part's label, with its lambda where there are several or it was a grid."""
+    known = stack.known
+
+    def name(lam: float | None) -> str:
+        return label(shown, lam) if several and lam is not None else shown
+
+    names = {(stored_label(known["method"], run), run.seed): name(run.lam) for run in stack.alive}
+    group.rows += [row._replace(method=names[row[:2]]) for row in stack.rows()]
+    group.notes += [note for note in known["notes"] if note not in group.notes]
+    build = known["builds"][-1]
+    group.made.append(
+        f"- {shown}: `{known['command']}`, vcl {build['vcl']}, torch {build['torch']}, {known['device']}, engine "
+        f"{known['engine']}, {known['seconds']:.0f} s"
+    )
+    drawn = stack.pictures()
+    tasks = 0 if group.experiment.evaluation.samples is None else len(known["tasks"])
+    check_pictures(drawn, len(stack.alive), tasks, stack.folder / PICTURES)
+    if drawn:
+        for place, run in enumerate(stack.alive):
+            group.pictures.setdefault(names[stored_label(known["method"], run), run.seed], [i[place] for i in drawn])
+
+
+def _part(stack: Stack) -> str:
+    return identity(stack.known["description"])
+
+
+def _labels(stacks: Sequence[Stack]) -> dict[str, str]:
+    """A label for each part: the method's name, with changes, preset or a number where several share it."""
+    parts = {_part(stack): stack.known for stack in stacks}
+    found: dict[str, str] = {}
+    for part, known in parts.items():
+        rivals = [each for each in parts.values() if each["method"] == known["method"]]
+        shown = str(known["method"])
+        if len(rivals) > 1:  # seeds and lambdas are no difference between parts
+            mine = [change for change in known["changes"] if split_change(change)[0] in ("", shown, *PARTS)]
+            changes = [change for change in mine if split_change(change)[1] not in ("lam", "seeds")]
+            shown += "".join(f" {change.removeprefix(shown + '.')}" for change in changes)
+        if shown in found.values() and len({each["preset"] for each in rivals}) > 1:
+            shown += f" ({known['preset']})"
+        number = 2
+        base = shown
+        while shown in found.values():
+            shown, number = f"{base} #{number}", number + 1
+        found[part] = shown
+    return found
+
+
+def show_folder(folder: Path, console: Console) -> None:
+    """Draw the tables and figures of a folder again from its rows."""
+    from vcl.lab.paper.published import items_in, redraw
+
+    if not folder.is_dir():
+        raise VclError(f"{folder} is no folder; give one that `vcl run`, `vcl sweep` or `vcl paper` made.")
+    if any(items_in(folder)):
+        redraw(folder, console)
+        return
+    found = groups(Store(folder, torch.device("cpu"), ""), console)
+    if not found and (folder / ROWS).is_file():
+        found = [_old(folder)]
+        show_groups(found, folder, console, within=False)
+        return
+    if not found:
+        raise VclError(f"{folder} holds no results; give a folder that `vcl run`, `vcl sweep` or `vcl paper` made.")
+    show_groups(found, folder, console)
+
+
+def _old(folder: Path) -> Group:
+    """A run's folder in an earlier layout: one file of rows, one of settings."""
+    with reading(folder / OLD, "give a folder that `vcl run` made"):
+        about = read_object(folder / OLD)
+        chosen = experiment(about["experiment"])
+        title = f"{chosen.name}, preset {about['preset']}, after {about['settings']['tasks']} tasks"
+        versions = about["versions"]
+        made = f"`{about['command']}`, vcl {versions['vcl']}, torch {versions['torch']}, {about['device']}"
+        require(isinstance(about["methods"], list), f"methods is {about['methods']!r}")
+    return Group(chosen.name, chosen, title, read_csv(folder / ROWS), paper=chosen.paper, made=[f"- {made}"])
+
+
+def show_groups(
+    found: Sequence[Group], folder: Path, console: Console, within: bool = True, only: str | None = None
+) -> None:
+    """Write the tables and figures of groups to a folder, each group's files in a folder of its own, and print them.
+
+    With ``only`` an experiment's name, the others' are written and not printed.
+    """
+    texts = []
+    for group in found:
+        place = make_folder(folder / group.name) if within else folder
+        texts.append(_text(group))
+        if not group.rows:
+            say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.notes)))
+            continue
+        lines, columns = _cells(group)
+        if within:
+            write_atomic(place / ROWS, to_csv(group.rows))
+        figures = _draw(group, place)
+        if only not in (None, group.experiment.name):
+            continue
+        tables.show(console, group.title, lines, columns)
+        for line in (*_explained(group), *set_aside_in(group.notes), *(n for n in group.notes if "continues it" in n)):
+            say_on(console, line)
+        say_on(console, f"Rows and table in {folder}; figure {figures[0]}.")
+    write_atomic(folder / TABLE, "\n".join(texts))
+
+
+def _cells(group: Group) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    table = group.experiment.evaluation.table
+    return table.cells(group.rows, _paper(group)), table.columns(group.rows)
+
+
+def _paper(group: Group) -> dict[str, float]:
+    """The paper's numbers by label: a lambda of a grid has one if it is the paper's own choice."""
+    numbers = dict(group.paper)
+    for name, value in group.paper.items():
+        best = group.experiment.presets["paper"].own.get(name, {}).get("lam")
+        numbers |= {} if best is None else {label(name, best): value}
+    return numbers
+
+
+def _explained(group: Group) -> list[str]:
+    """What the numbers are, and which lambda is best where there are several."""
+    evaluation = group.experiment.evaluation
+    return [evaluation.table.explain(group.rows, _paper(group)), *told(group)]
+
+
+def told(group: Group) -> list[str]:
+    """One sentence for each method with several lambdas: the best, and on which data it was chosen."""
+    score, lines = group.experiment.evaluation.score, []
+    for method, choice in choose(group.rows, score.metric).items():
+        if sum(split_label(name)[0] == method for name in methods(group.rows)) > 1:
+            lines.append(sentence(method, choice, score, group.validation))
+    return lines
+
+
+def sentence(method: str, choice: Choice, score: Score, validation: bool) -> str:
+    """Which lambda is best, with a word where the grid was too narrow or the test data took part in the choice."""
+    where = "held-out training data" if validation else "test data, which makes it too good"
+    edge = "; it is at the edge of the grid, so a wider one may hold a better" if choice.edge else ""
+    return f"{method}: lambda={choice.lam:g} is best, {score.text(choice.score.mean, nan, 2)} on {where}{edge}."
+
+
+def _text(group: Group) -> str:
+    """A group's section of the document."""
+    text = f"# {group.title}\n\n"
+    if group.rows:
+        lines, columns = _cells(group)
+        text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(_explained(group)) + "\n\n"
+        text += "Made by:\n\n" + "\n".join(group.made) + "\n"
+    return text + "".join(f"\n{note}\n" for note in group.notes)
+
+
+def _draw(group: Group, folder: Path) -> list[Path]:
+    evaluation, paper = group.experiment.evaluation, _paper(group)
+    figures = evaluation.draw(group.rows, group.title, paper, folder)
+    if told(group):
+        path = folder / "lambda"
+        figures += lambda_grid.draw(group.rows, group.title, group.paper, path, score=evaluation.score)
+    for name, pictures in group.pictures.items():
+        path = folder / f"samples-{name.replace(' ', '-')}"
+        figures += sample_grid.draw([images[:, 0] for images in pictures], group.tasks, f"{group.title}: {name}", path)
+    return figures

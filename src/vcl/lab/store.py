@@ -1,0 +1,211 @@
+"""The store: every number comes from a *part*, one method of one experiment, whose runs are computed once and kept.
+
+A part is known by everything that its numbers depend on (:mod:`vcl.lab.identity`). Its runs, one for each seed and
+lambda, are kept in *stacks*: those that were computed together, in a folder of their own.
+
+    parts/split-digits-vcl-3f2a…/part.json            what it is: description, runs, engine, versions, machine, command
+                                 rows.csv             one number per (method, seed, after task, on task, metric)
+                                 objective.csv        the objective after each epoch of each fit
+                                 state.safetensors    where it stands, until it is finished
+                                 predictive.safetensors  once it is finished: what predictions need
+                                 pictures.safetensors what generators drew after each task
+
+Every file is written atomically. Rows are written after each task, then the state: a stop loses at most one task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple, final
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from vcl.errors import VclError
+from vcl.lab.claim import claimed
+from vcl.lab.evaluation import Run
+from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
+from vcl.lab.identity import described, identity, same
+from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.provenance import device_name, made_by, now
+from vcl.lab.reading import check_rows, read_part, read_runs, read_set_aside, reading
+from vcl.lab.registry import experiments, methods
+from vcl.lab.results import Row, label, read_csv
+from vcl.recursion import SetAside
+
+PARTS = "parts"
+PART, ROWS, STATE, PREDICTIVE = "part.json", "rows.csv", "state.safetensors", "predictive.safetensors"
+PICTURES, OBJECTIVE = "pictures.safetensors", "objective.csv"
+HASH = "[0-9a-f]" * 12
+
+
+class RunKey(NamedTuple):
+    """Which run of a part."""
+
+    lam: float | None
+    seed: int
+
+
+def key(run: Run) -> RunKey:
+    """The key of a run."""
+    return RunKey(run.lam, run.seed)
+
+
+@final
+class Stack(NamedTuple):
+    """Runs of a part that were computed together, as they are on disk."""
+
+    folder: Path
+    known: Mapping[str, Any]
+    """The content of part.json."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all tasks are learned."""
+        return bool(self.known["finished"])
+
+    @property
+    def runs(self) -> tuple[RunKey, ...]:
+        """Its runs, in the order of the stack."""
+        return tuple(RunKey(*run) for run in self.known["runs"])
+
+    @property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """The runs that its numbers are without."""
+        return read_set_aside(self.folder / PART, self.known, len(self.runs))
+
+    @property
+    def alive(self) -> tuple[RunKey, ...]:
+        """The runs that are left."""
+        gone = {each.run for each in self.set_aside}
+        return tuple(run for place, run in enumerate(self.runs) if place not in gone)
+
+    def experiment(self) -> Experiment:
+        """Its experiment, which must be known here."""
+        name = str(self.known["experiment"])
+        if name not in experiments():
+            raise self._unknown("experiment", name)
+        return experiments()[name]
+
+    def entry(self) -> MethodEntry:
+        """Its method, which must be known here."""
+        name, there = str(self.known["method"]), methods(self.experiment().models)
+        if name not in there:
+            raise self._unknown("method", name)
+        return there[name]
+
+    def _unknown(self, what: str, name: str) -> VclError:
+        return VclError(
+            f"{self.folder / PART} is of the {what} {name!r}, which is not known here; give the file that defines it "
+            "with --plugin."
+        )
+
+    def rows(self) -> list[Row]:
+        """The rows of all tasks, of the runs that are left; they must be exactly those."""
+        path, name = self.folder / ROWS, str(self.known["method"])
+        with reading(path):
+            alive = {(stored_label(name, run), run.seed) for run in self.alive}
+            rows = [row for row in read_csv(path) if row[:2] in alive]
+        check_rows(rows, sorted(alive), self.known["tasks"], path)
+        return rows
+
+    def pictures(self) -> list[Tensor]:
+        """What the runs that are left drew after each task: uint8 [runs, tasks so far, count, H, W]."""
+        return of_those_left(read_pictures(self.folder / PICTURES), len(self.runs), self.set_aside)
+
+
+def stored_label(method: str, run: RunKey) -> str:
+    """What a run's rows are called in the store."""
+    return method if run.lam is None else label(method, run.lam)
+
+
+def write_pictures(pictures: Sequence[Tensor]) -> bytes:
+    """Pictures after each task as bytes."""
+    return save({str(after): images.contiguous() for after, images in enumerate(pictures, start=1)})
+
+
+def read_pictures(path: Path) -> list[Tensor]:
+    """The pictures that :func:`write_pictures` wrote, in order; none if there is no such file."""
+    if not path.exists():
+        return []
+    with reading(path):
+        found = load(path.read_bytes())
+        return [found[str(after)] for after in range(1, len(found) + 1)]
+
+
+def of_those_left(pictures: Sequence[Tensor], runs: int, set_aside: Sequence[SetAside]) -> list[Tensor]:
+    """Pictures [runs there were, ...] after each task, of the runs that are left at the end."""
+
+    def there(after: int) -> list[int]:
+        gone = {each.run for each in set_aside if each.task <= after}
+        return [run for run in range(runs) if run not in gone]
+
+    end = there(len(pictures))
+    return [
+        images if there(after) == end else images[[there(after).index(run) for run in end]]
+        for after, images in enumerate(pictures, start=1)
+    ]
+
+
+@final
+class Store:
+    """The parts under one folder."""
+
+    def __init__(self, root: Path, device: torch.device, command: str) -> None:
+        self.root, self.device, self.command, self.asked = root / PARTS, device, command, now()
+
+    def stacks(self, stem: str = "*", value: Mapping[str, Any] | None = None) -> list[Stack]:
+        """The stacks of the part that ``value`` describes (or of all), oldest first."""
+        found = []
+        for folder in sorted(self.root.glob(f"{stem}-{HASH}")):
+            path = folder / PART
+            if not path.exists():
+                continue
+            known = read_part(path)
+            if "runs" in known and (value is None or same(known["description"], value)):
+                read_runs(path, known)
+                found.append(Stack(folder, known))
+        return sorted(found, key=lambda stack: (str(stack.known["asked"]), int(stack.known["place"])))
+
+    def new(self, stem: str, value: Mapping[str, Any], runs: Sequence[RunKey]) -> Path:
+        """The folder of a new stack."""
+        return self.root / f"{stem}-{identity({'description': described(value), 'runs': list(runs)})}"
+
+    def write(self, folder: Path, known: Mapping[str, Any]) -> None:
+        """Write what a stack is, with what computes it now."""
+        builds = [build for build in known.get("builds", ()) if build != made_by()]
+        text = {
+            "finished": False,
+            "command": self.command,
+            "device": device_name(self.device),
+            **known,
+            "builds": [*builds, made_by()],
+            "written": now(),
+        }
+        write_atomic(make_folder(folder) / PART, json.dumps(text, indent=1) + "\n")
+
+    def once(self, name: str, about: Mapping[str, Any], make: Callable[[], bytes], file: str) -> Path:
+        """A file that depends on a description alone: made once, whole, and kept as a part.
+
+        Where another process is making it, this one waits.
+        """
+        value = {"name": name, **about}
+        folder = self.root / f"{name}-{identity(described(value))}"
+
+        def finished() -> bool:
+            return (folder / PART).exists() and bool(read_part(folder / PART)["finished"])
+
+        if finished():
+            return folder / file
+        with claimed(folder, wait=True):
+            if not finished():
+                began = perf_counter()
+                write_atomic_bytes(make_folder(folder) / file, make())
+                seconds = round(perf_counter() - began, 3)
+                self.write(folder, {"description": described(value), "finished": True, "seconds": seconds, "notes": []})
+        return folder / file

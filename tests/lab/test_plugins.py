@@ -1,0 +1,399 @@
+"""Methods, experiments and datasets of others: from a file that is given, or from an installed package."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_made import alone, call, fault
+
+from vcl.errors import VclError
+from vcl.lab import registry
+from vcl.lab.registry import code_of, datasets, experiments, load_file, methods
+from vcl.lab.results import read_csv
+from vcl.lab.settings import settings_in
+
+METHOD = '''"""VCL whose posterior is widened after each task, so that the past weighs less."""
+
+from dataclasses import dataclass, field
+from math import log
+from typing import Annotated
+
+from vcl.fitting.loop import Ascent, silent
+from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.methods.fits import Fit
+from vcl.lab.settings import Positive
+from vcl.projections import VariationalKL
+from vcl.recursion import Method
+
+
+@dataclass(frozen=True)
+class Widened:
+    factor: Annotated[Positive, "what variances are multiplied by"] = 2.0
+    fit: Fit = field(default_factory=Fit)
+
+
+@dataclass(frozen=True)
+class Widening:
+    ascent: Ascent
+    factor: float
+
+    def initial(self, prior):
+        return prior
+
+    def __call__(self, target, rng, report=silent):
+        q = VariationalKL(self.ascent)(target, rng, report)
+        return q._replace(log_var=q.log_var + log(self.factor))
+
+
+def build(s):
+    return Method(Widening(s.fit.ascent(), s.factor))
+
+
+WIDENED = MethodEntry("widened", "VCL that forgets a little", Widened, build)
+'''
+
+EXPERIMENT = '''"""The digits as tasks of three, under another network."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import nn
+
+from vcl.lab.experiments.digits import SPLIT_DIGITS
+from vcl.lab.settings import Count
+from vcl.models import Categorical, Network
+
+
+@dataclass(frozen=True)
+class Narrow:
+    units: Annotated[Count, "units of the one layer"] = 6
+
+
+def model(s, shape):
+    width = shape[0] * shape[1]
+    return Network(nn.Sequential(nn.Flatten(-2), nn.Linear(width, s.units), nn.Tanh()), s.units, Categorical(), 1.0)
+
+
+def narrow(setup):
+    changed = setup.but(tasks=3, classes=3)
+    return type(setup)(changed.stream, Narrow(), changed.prediction, changed.run, changed.shared, changed.own)
+
+
+THREES = SPLIT_DIGITS._replace(
+    name="threes", about="tasks of three digits", model=model,
+    presets={name: narrow(setup) for name, setup in SPLIT_DIGITS.presets.items()},
+)
+'''
+
+DATASET = '''"""Four classes of stripes."""
+
+import numpy as np
+
+from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found
+
+
+def read(found, say):
+    def part(n):
+        y = np.arange(n) % 4
+        x = np.zeros((n, 6, 5), dtype=np.uint8)
+        x[np.arange(n), y] = 255
+        return x, y.astype(np.int64)
+
+    return Dataset("stripes", *part(80), *part(40), tuple("abcd"), found.where)
+
+
+STRIPES = DatasetEntry(
+    "stripes", "made-up stripes", "look elsewhere", lambda folder: Found("made here"), lambda path: "made", read
+)
+'''
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, and no plugins but those of the test."""
+    monkeypatch.setattr(registry, "FILES", {})
+    registry.installed.cache_clear()
+    yield alone(tmp_path, monkeypatch)
+    registry.installed.cache_clear()
+    for name in [name for name in sys.modules if name.startswith(("wide_", "broken_", "vcl_plugin_"))]:
+        del sys.modules[name]
+
+
+def plugin(text: str, name: str = "mine.py") -> Path:
+    path = Path.cwd() / name
+    path.write_text(text)
+    return path
+
+
+RUN = "run split-digits --preset smoke --seeds 2 --device cpu --method vcl,widened"
+
+
+def check_run(folder: Path, first: str = "vcl", second: str = "widened") -> None:
+    """The rows, the table and the figure of two methods, two seeds each."""
+    rows = read_csv(folder / "split-digits" / "rows.csv")
+    assert {(row.method, row.seed) for row in rows} == {(name, seed) for name in (first, second) for seed in (0, 1)}
+    assert {row.after for row in rows} == {1, 2}
+    values = {
+        name: [row.value for row in rows if row.method == name and row.metric == "log predictive"]
+        for name in (first, second)
+    }
+    assert values[first] != values[second]
+    table = (folder / "table.md").read_text()
+    assert f"| {first} " in table
+    assert f"| {second} " in table
+    assert (folder / "split-digits" / "average-accuracy.png").stat().st_size > 0
+
+
+# A file.
+
+
+def test_a_method_of_a_file_is_run_beside_ours(here: Path) -> None:
+    plugin(METHOD)
+    assert len(METHOD.splitlines()) < 45
+    result = call(f"{RUN} --plugin mine.py --set widened.factor=4 --set epochs=3 --out out")
+    assert result.exit_code == 0, result.exception
+    check_run(here / "out")
+    # What it is computed from is stored with it: other values are another part, the same are read again.
+    parts = sorted(path.name for path in (here / "out" / "parts").iterdir())
+    assert call(f"{RUN} --plugin mine.py --set widened.factor=4 --set epochs=3 --out out").exit_code == 0
+    assert sorted(path.name for path in (here / "out" / "parts").iterdir()) == parts
+    assert len(parts) == 2
+    assert call(f"{RUN} --plugin mine.py --set widened.factor=5 --set epochs=3 --out out").exit_code == 0
+    assert len(list((here / "out" / "parts").iterdir())) == 3
+
+
+def test_its_results_are_shown_again_without_the_file(here: Path) -> None:
+    plugin(METHOD)
+    assert call(f"{RUN} --plugin mine.py --out out").exit_code == 0
+    registry.FILES.clear()
+    before = (here / "out" / "table.md").read_text()
+    (here / "out" / "table.md").unlink()
+    assert call("show out").exit_code == 0
+    assert (here / "out" / "table.md").read_text() == before
+
+
+def test_its_networks_predict(here: Path) -> None:
+    plugin(METHOD)
+    assert call(f"{RUN} --plugin mine.py --out out").exit_code == 0
+    result = call("predict out --method widened --task 0/1 --plugin mine.py --out p.csv")
+    assert result.exit_code == 0, result.exception
+    assert (here / "p.csv").stat().st_size > 0
+    registry.FILES.clear()
+    assert "is of the method 'widened', which is not known here; give the file" in fault(
+        "predict out --method widened --task 0/1 --out q.csv"
+    )
+
+
+def test_the_plan_of_a_method_of_a_file(here: Path) -> None:
+    plugin(METHOD)
+    result = call(f"{RUN} --plugin mine.py --set factor=3 --dry-run")
+    assert result.exit_code == 0, result.exception
+    assert "widened: factor=3, epochs=2" in result.output
+    assert re.search(r"widened\s*│ 4\s", result.output), "two epochs of two tasks, whole"
+    listed = call(f"{RUN} --plugin mine.py --settings")
+    assert "what variances are multiplied by" in listed.output
+    assert {path.name for path in here.iterdir()} <= {"mine.py", "__pycache__"}, "nothing was run"
+
+
+def test_the_settings_of_a_method_of_a_file_are_checked(here: Path) -> None:
+    plugin(METHOD)
+    for change, message in (
+        ("factor=0", "factor is 0.0; give a number above 0."),
+        ("factor=much", "setting factor takes a number, not 'much'."),
+        ("widened.draws=3", "unknown setting 'draws'"),
+    ):
+        assert message in fault(f"{RUN} --plugin mine.py --set {change}")
+
+
+def test_what_a_file_offers_is_listed(here: Path) -> None:
+    plugin(METHOD)
+    plugin(EXPERIMENT, "other.py")
+    plugin(DATASET, "third.py")
+    result = call("list --plugin mine.py --plugin other.py --plugin third.py")
+    assert result.exit_code == 0, result.exception
+    for text in ("widened", "VCL that forgets a little", "threes", "tasks of three digits", "stripes", "made-up"):
+        assert text in result.output
+    registry.FILES.clear()
+    assert "widened" not in call("list").output
+
+
+def test_an_experiment_of_a_file(here: Path) -> None:
+    plugin(EXPERIMENT)
+    line = "run threes --preset smoke --device cpu --method vcl,ewc --plugin mine.py --set units=5 --out out"
+    result = call(line)
+    assert result.exit_code == 0, result.exception
+    rows = read_csv(here / "out" / "threes" / "rows.csv")
+    assert {row.method for row in rows} == {"vcl", "ewc"}
+    assert {row.on for row in rows} == {1, 2, 3}
+    assert "threes, preset smoke, after 3 tasks" in (here / "out" / "table.md").read_text()
+    registry.FILES.clear()
+    assert call("show out").exit_code == 1, "what is measured is the file's to say"
+    assert call("show out --plugin mine.py").exit_code == 0
+
+
+def test_a_dataset_of_a_file(here: Path) -> None:
+    plugin(DATASET)
+    plugin(METHOD, "other.py")
+    both = "--plugin mine.py --plugin other.py"
+    line = f"run split --dataset stripes --preset smoke --device cpu --method vcl,widened {both} --out out"
+    result = call(line)
+    assert result.exit_code == 0, result.exception
+    rows = read_csv(here / "out" / "split-on-stripes" / "rows.csv")
+    assert {row.method for row in rows} == {"vcl", "widened"}
+    assert {row.on for row in rows} == {1, 2}
+    assert "stripes" in call("data list --plugin mine.py").output
+    assert "stripes:" in call("data get stripes --plugin mine.py").output
+    registry.FILES.clear()
+    assert "unknown dataset 'stripes'" in fault("run split --dataset stripes --preset smoke")
+
+
+def test_a_file_is_loaded_once(here: Path) -> None:
+    path = plugin(METHOD)
+    load_file(path)
+    found = methods("networks")["widened"]
+    load_file(Path("mine.py"))
+    assert methods("networks")["widened"] is found
+    assert "widened" not in methods("generators")
+
+
+def test_two_files_of_the_same_name_are_two(here: Path) -> None:
+    """Each has settings that are looked up in its own module."""
+    (here / "a").mkdir()
+    (here / "b").mkdir()
+    future = "from __future__ import annotations\n"
+    first, second = plugin(future + METHOD, "a/mine.py"), plugin(future + METHOD, "b/mine.py")
+    second.write_text(second.read_text().replace("widened", "wider").replace("Positive", "Count").replace("2.0", "2"))
+    load_file(first)
+    load_file(second)
+    kinds = {name: settings_in(methods("networks")[name].settings)["factor"].kind for name in ("widened", "wider")}
+    assert kinds == {"widened": float, "wider": int}
+    assert code_of(methods("networks")["widened"]) != code_of(methods("networks")["wider"])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (None, "nowhere.py", r"--plugin is .*nowhere\.py, which is no Python file; give one that defines"),
+        ("x = 1", "mine.txt", r"--plugin is .*mine\.txt, which is no Python file"),
+        ("def broken(:\n", "mine.py", r"--plugin .*mine\.py cannot be loaded \(SyntaxError: .*\); fix it\."),
+        ("import nothing_there\n", "mine.py", r"cannot be loaded \(ModuleNotFoundError: No module"),
+        ("raise ValueError('no')", "mine.py", r"cannot be loaded \(ValueError: no\); fix it\."),
+        ("x = 1", "mine.py", r"--plugin .*mine\.py defines no MethodEntry, Experiment or DatasetEntry; give one"),
+        ("from vcl.lab.experiments.sine import SINE", "mine.py", "defines no MethodEntry, Experiment or DatasetEntry"),
+        (METHOD.replace('"widened"', '"vcl"'), "mine.py", r"mine\.py names vcl, which vcl has already; give it"),
+        (EXPERIMENT.replace('"threes"', '"sine"'), "mine.py", r"mine\.py names sine, which vcl has already"),
+        (DATASET.replace('"stripes", "m', '"digits", "m'), "mine.py", r"mine\.py names digits, which vcl has already"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(text: str | None, name: str, message: str) -> None:
+    if text is not None:
+        plugin(text, name)
+    known = experiments().keys(), methods("networks").keys(), datasets().keys()
+    for line in (f"{RUN} --plugin {name}", f"list --plugin {name}", f"show out --plugin {name}"):
+        said = fault(line)
+        assert re.search(message, said), said
+        assert "\n" not in said
+    assert not registry.FILES
+    assert (experiments().keys(), methods("networks").keys(), datasets().keys()) == known
+    # Mended, it can be loaded.
+    load_file(plugin(METHOD))
+    assert "widened" in methods("networks")
+
+
+def test_a_folder_is_no_plugin(here: Path) -> None:
+    (here / "folder.py").mkdir()
+    assert "is no Python file" in fault(f"{RUN} --plugin folder.py")
+
+
+def test_two_files_may_not_take_the_same_name(here: Path) -> None:
+    plugin(METHOD)
+    plugin(METHOD, "other.py")
+    said = fault(f"{RUN} --plugin mine.py --plugin other.py")
+    assert re.search(r"other\.py names widened, which .*mine\.py has already; give it another name\.$", said)
+
+
+def test_methods_of_networks_and_of_generators_may_share_a_name(here: Path) -> None:
+    load_file(plugin(METHOD.replace('"widened"', '"naive"')))
+    assert methods("networks")["naive"] is not methods("generators")["naive"]
+
+
+# An installed package.
+
+
+def install(points: str, monkeypatch: pytest.MonkeyPatch, name: str = "wide", **modules: str) -> None:
+    """A package beside the folder that is worked in, on the path as an installed one is."""
+    site = Path.cwd().parent / "site"
+    about = site / f"{name}-0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text(points)
+    for module, text in modules.items():
+        (site / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(site))
+    registry.installed.cache_clear()
+
+
+ONE = "[vcl.methods]\nwidened = wide_method:WIDENED\n"
+
+
+def test_a_method_of_an_installed_package(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(ONE, monkeypatch, wide_method=METHOD)
+    result = call(f"{RUN} --set widened.factor=4 --set epochs=3 --out out")
+    assert result.exit_code == 0, result.exception
+    check_run(here / "out")
+    assert "VCL that forgets a little" in call("list").output
+    assert code_of(methods("networks")["widened"]) is not None
+    assert not registry.installed().faults
+
+
+def test_a_package_may_offer_several_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = f"{EXPERIMENT}\nEVERY = [THREES, THREES._replace(name='others')]\n"
+    points = (
+        f"{ONE}[vcl.experiments]\nall = wide_experiment:EVERY\n[vcl.datasets]\nstripes = wide_data:STRIPES\n"
+        "[console_scripts]\nother = wide_method:nothing\n"
+    )
+    install(points, monkeypatch, wide_method=METHOD, wide_experiment=every, wide_data=DATASET)
+    assert {"threes", "others"} <= experiments().keys()
+    assert "stripes" in datasets()
+    line = "run threes --preset smoke --device cpu --seeds 1 --method widened --out out"
+    assert call(line).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("point", "module", "told"),
+    [
+        (
+            "x = broken_one:WIDENED",
+            "raise OSError('gone')",
+            r"plugin x of bad cannot be loaded \(OSError: gone\)\.",
+        ),
+        ("x = broken_one:nothing", METHOD, r"the plugin x of bad cannot be loaded \(AttributeError: .*nothing.*\)\."),
+        ("x = nowhere_at_all:X", "", r"the plugin x of bad cannot be loaded \(ModuleNotFoundError: .*\)\."),
+        ("x = broken_one:X", "X = 3", r"the plugin x of bad is no MethodEntry, Experiment or DatasetEntry\."),
+        ("x = broken_one:WIDENED", METHOD.replace('"widened"', '"vcl"'), r"x of bad names vcl, which vcl has already"),
+    ],
+)
+def test_a_broken_package_stops_no_other_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, point: str, module: str, told: str
+) -> None:
+    install(f"[vcl.methods]\n{point}\n", monkeypatch, "bad", broken_one=module)
+    install(ONE, monkeypatch, "wide", wide_method=METHOD)
+    assert call(f"{RUN} --out out").exit_code == 0
+    assert methods("networks")["vcl"].about == "variational continual learning, no coreset"
+    listed = call("list")
+    assert listed.exit_code == 0
+    assert re.search(told, " ".join(listed.output.split()))
+    # An unknown name may be one of those that could not be loaded.
+    said = fault("run split-digits --method other")
+    assert said.startswith("unknown method 'other'")
+    assert re.search(told, said)
+
+
+def test_a_file_may_not_take_the_name_of_a_packages_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(ONE, monkeypatch, wide_method=METHOD)
+    with pytest.raises(VclError, match=r"mine\.py names widened, which widened of wide has already; give it another"):
+        load_file(plugin(METHOD))

@@ -1,0 +1,322 @@
+"""`vcl show`: the tables and figures of a folder again, from its parts or its published rows alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from lab_made import alone, among_digits, call, fault, files_under, part_folder, shown_rows
+
+from vcl.lab.registry import FILES
+from vcl.lab.results import final, methods, read_csv
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return alone(tmp_path, monkeypatch)
+
+
+def done(line: str) -> str:
+    result = call(line)
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of several groups: a sweep, another stream, other settings, generators and a regression."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        here = alone(tmp_path_factory.mktemp("story"), monkeypatch)
+        smoke = "--preset smoke --device cpu --out out"
+        for line in (
+            f"run split-digits --method vcl,mle {smoke}",
+            f"sweep split-digits --method ewc --grid lambda=1,10 {smoke}",
+            f"run split-digits --method vcl --set epochs=3 {smoke}",
+            f"run split-digits --method vcl --set tasks=3 {smoke}",
+            f"run generative-digits --method vcl,naive {smoke}",
+            f"run sine --method vcl {smoke}",
+        ):
+            done(line)
+    return here / "out"
+
+
+@pytest.fixture
+def out(story: Path, here: Path) -> Path:
+    shutil.copytree(story, here / "out")
+    return here / "out"
+
+
+# Folders of parts.
+
+
+def test_the_same_tables_and_figures_come_from_the_parts_alone(out: Path) -> None:
+    before = files_under(out)
+    groups = [path.name for path in out.iterdir() if path.is_dir() and path.name != "parts"]
+    assert sorted(groups) == [
+        "generative-digits", "sine", "split-digits", "split-digits-2", "split-digits-validation"
+    ]  # fmt: skip
+    for name in groups:
+        shutil.rmtree(out / name)
+    (out / "table.md").unlink()
+    assert {name.partition("/")[0] for name in files_under(out)} == {"parts"}
+    said = done("show out")
+    after = files_under(out)
+    assert sorted(after) == sorted(before)
+    assert [name for name in before if after[name] != before[name]] == []
+    assert all(f"figure out/{name}/" in said for name in groups)
+    # And where everything is there already.
+    done("show out")
+    assert files_under(out) == before
+
+
+def test_what_a_table_says_is_what_the_rows_say(out: Path) -> None:
+    rows, table = shown_rows(out), (out / "table.md").read_text()
+    assert methods(rows) == ["vcl", "mle", "ewc lambda=10", "vcl epochs=3"] or methods(rows) == [
+        "vcl", "mle", "ewc lambda=1", "vcl epochs=3"
+    ]  # fmt: skip
+    for name in methods(rows):
+        mean = final(rows, name)["average accuracy"].mean
+        assert table.count(f"\n| {name} | {100 * mean:.2f} ± ") >= 1
+    parts = [read_csv(path / "rows.csv") for path in out.glob("parts/split-digits-*")]
+    assert sum(len(part) for part in parts) == sum(
+        len(shown_rows(out, group)) for group in ("split-digits", "split-digits-2", "split-digits-validation")
+    )
+    sections = table.split("\n# ")
+    assert len(sections) == 5
+    assert sum(section.count("\n- vcl") for section in sections) == 5, "one line for each part on what made it"
+
+
+def test_the_folder_may_be_anywhere_and_needs_no_data(out: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "elsewhere [1]")
+    said = done(f"show '{tmp_path / 'elsewhere [1]'}'")
+    assert "elsewhere [1]" in said
+    assert files_under(tmp_path / "elsewhere [1]") == files_under(out)
+
+
+def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
+    path = part_folder(out, "split-digits-mle") / "part.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {"finished": False, "tasks": about["tasks"][:1]}))
+    said = done("show out")
+    line = f"mle: 1 tasks are finished; `{about['command']}` continues it."
+    assert line in said
+    assert line in (out / "table.md").read_text()
+    assert "mle" not in methods(shown_rows(out))
+
+
+def test_a_paper_folder_is_shown_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = among_digits(tmp_path, monkeypatch)
+    done("paper lambda-split toy2d --preset smoke --device cpu --out out")
+    before = files_under(here / "out")
+    for name in ("lambda-split/lambda-split.png", "lambda-split/lambda-split.svg", "toy2d/toy2d.png"):
+        (here / "out" / name).unlink()
+    said = done("show out")
+    after = files_under(here / "out")
+    assert sorted(after) == sorted(before)
+    assert [name for name in before if after[name] != before[name]] == []
+    assert "lambda-split: figure out/lambda-split/lambda-split.png" in said
+
+
+# Published folders.
+
+
+def test_a_published_run_of_an_earlier_version(here: Path) -> None:
+    """One file of rows beside one of settings."""
+    shutil.copytree(RESULTS / "split-mnist" / "single-head", here / "old")
+    before = files_under(here / "old")
+    for name in list(before):
+        if name not in ("rows.csv", "run.json"):
+            (here / "old" / name).unlink()
+    said = done("show old")
+    after = files_under(here / "old")
+    assert {"table.md", "average-accuracy.png", "average-accuracy.svg"} < after.keys()
+    assert {name: after[name] for name in ("rows.csv", "run.json")} == {
+        name: before[name] for name in ("rows.csv", "run.json")
+    }
+
+    def numbers(table: bytes) -> list[str]:
+        return [line for line in table.decode().splitlines() if line.startswith("| ")]
+
+    assert numbers(after["table.md"]) == numbers(before["table.md"])
+    assert "figure old/average-accuracy.png" in said
+
+
+@pytest.mark.parametrize("folder", ["paper", "paper-again"])
+def test_the_published_results_of_the_paper(here: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    shutil.copytree(RESULTS / folder, here / "paper")
+    before = files_under(here / "paper")
+    done("show paper")
+    after = files_under(here / "paper")
+    assert before.keys() <= after.keys()
+    for name in before:
+        if name.endswith((".csv", ".json", ".toml", ".md")):
+            assert after[name] == before[name], name
+    if folder == "paper":  # results/paper.py over what `vcl show` went over
+        made = script("paper.py")
+        monkeypatch.setattr(made, "FOLDER", here / "paper")
+        monkeypatch.setattr(made, "DOCUMENT", here / "reproduction.md")
+        monkeypatch.setattr(sys, "argv", ["paper.py"])
+        made.main()
+        assert (here / "reproduction.md").read_text() == (ROOT / "docs" / "reproduction.md").read_text()
+
+
+def script(name: str) -> ModuleType:
+    """A script of the results folder."""
+    spec = spec_from_file_location(f"results_{Path(name).stem}", RESULTS / name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_the_two_protocols_follow_from_their_rows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """results/make.py on a copy of the rows alone."""
+    made = script("make.py")
+    for name in made.TITLES:
+        shutil.copytree(RESULTS / name, here / name)
+        for file in ("table.md", "tuning.md"):
+            (here / name / file).unlink()
+    monkeypatch.setattr(made, "HERE", here)
+    made.main()
+    for name in made.TITLES:
+        for file in ("table.md", "tuning.md"):
+            assert (here / name / file).read_text() == (RESULTS / name / file).read_text()
+
+
+def test_a_run_of_today_can_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of this version beside those of the version that made the published ones."""
+    made, here = script("paper.py"), among_digits(tmp_path, monkeypatch)
+    done("paper lambda-split toy2d --preset smoke --device cpu --out mine")
+    shutil.copytree(RESULTS / "paper", here / "paper")
+    (here / "paper" / "parts.json").unlink()
+    monkeypatch.setattr(made, "FOLDER", here / "paper")
+    made.publish(here / "mine")
+    parts = json.loads((here / "paper" / "parts.json").read_text())
+    assert len(parts) == len(list((here / "mine" / "parts").iterdir()))
+    assert all(part["finished"] for part in parts)
+    assert f"{len(parts)} parts of vcl " in made.made_by()
+    old = read_csv(here / "mine" / "lambda-split" / "rows.csv")
+    new = read_csv(here / "paper" / "lambda-split" / "rows.csv")
+    assert {row.method for row in old} == {row.method for row in new}
+    assert made.document().startswith("# The paper's numbers and ours")
+
+
+# What is wrong.
+
+
+def test_no_folder_and_an_empty_one(here: Path) -> None:
+    assert fault("show nowhere") == "nowhere is no folder; give one that `vcl run`, `vcl sweep` or `vcl paper` made."
+    (here / "file").write_text("precious")
+    assert fault("show file").startswith("file is no folder; ")
+    (here / "empty").mkdir()
+    said = "empty holds no results; give a folder that `vcl run`, `vcl sweep` or `vcl paper` made."
+    assert fault("show empty") == said
+    (here / "empty" / "parts").mkdir()
+    assert fault("show empty") == said
+    assert files_under(here) == {"file": b"precious"}
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"experiment": "split-mnis"}', '{"experiment": 3}'])
+def test_rows_without_what_made_them(here: Path, content: str | None) -> None:
+    (here / "old").mkdir()
+    shutil.copy(RESULTS / "split-mnist" / "single-head" / "rows.csv", here / "old")
+    if content is not None:
+        (here / "old" / "run.json").write_text(content)
+    said = fault("show old")
+    assert said.startswith("old/run.json cannot be read (")
+    assert said.endswith("; give a folder that `vcl run` made.")
+    assert "\n" not in said
+
+
+def test_old_rows_that_are_damaged(here: Path) -> None:
+    shutil.copytree(RESULTS / "split-mnist" / "single-head", here / "old")
+    (here / "old" / "rows.csv").write_text("method,seed\n")
+    assert fault("show old").startswith("old/rows.csv holds no vcl rows (")
+
+
+PLUGIN = """
+from vcl.lab.experiments.digits import SPLIT_DIGITS
+EXPERIMENT = SPLIT_DIGITS._replace(name="split-mine")
+"""
+
+
+def test_an_experiment_of_a_plugin_that_is_missing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "mine.py").write_text(PLUGIN)
+    with monkeypatch.context() as patch:
+        patch.setattr("vcl.lab.registry.FILES", dict(FILES))
+        done("run split-mine --method mle --preset smoke --device cpu --plugin mine.py --out out")
+        table = (here / "out" / "table.md").read_text()
+        assert table.startswith("# split-mine, preset smoke")
+    part = part_folder(Path("out"), "split-mine-mle")
+    result = call("show out")
+    assert result.exit_code == 1
+    assert str(result.exception).startswith("out holds no results; ")
+    left_out = (
+        f"{part} is of the experiment split-mine, which is not known here, and is left out; give the file that defines "
+        "it with --plugin."
+    )
+    assert left_out in result.output
+    assert fault("predict out --task 0/1") == (
+        f"{part / 'part.json'} is of the experiment 'split-mine', which is not known here; give the file that defines "
+        "it with --plugin."
+    )
+    # What is known is shown.
+    done("run split-digits --method mle --preset smoke --device cpu --out both")
+    shutil.copytree(part, here / "both" / "parts" / part.name)
+    said = done("show both")
+    assert left_out.replace("out/", "both/", 1) in said
+    assert (here / "both" / "table.md").read_text().startswith("# split-digits, preset smoke")
+    with monkeypatch.context() as patch:
+        patch.setattr("vcl.lab.registry.FILES", dict(FILES))
+        done("show out --plugin mine.py")
+    assert (here / "out" / "table.md").read_text() == table
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("part.json", "{"),
+        ("part.json", "{}"),
+        ("part.json", ""),
+        ("rows.csv", ""),
+        ("rows.csv", "method,seed,after,on,metric,value\n"),
+        ("rows.csv", "method,seed,after,on,metric,value\nmle,0,1,1,accuracy,high\n"),
+    ],
+)
+def test_a_damaged_part_is_one_sentence_that_names_it(out: Path, name: str, content: str) -> None:
+    path = part_folder(Path("out"), "split-digits-mle") / name
+    path.write_text(content)
+    before = files_under(out)
+    said = fault("show out")
+    assert said.startswith(f"{path} cannot be read (")
+    assert said.endswith("; delete its folder to compute it anew.")
+    assert "\n" not in said
+    assert files_under(out) == before
+    shutil.rmtree(path.parent)
+    done("show out")
+    assert "mle" not in methods(shown_rows(out))
+
+
+def test_rows_that_are_gone(out: Path) -> None:
+    path = part_folder(Path("out"), "split-digits-mle") / "rows.csv"
+    path.unlink()
+    said = fault("show out")
+    assert said.startswith(f"{path} cannot be read (")
+    assert said.endswith("; delete its folder to compute it anew.")
+
+
+def test_pictures_that_are_gone(out: Path) -> None:
+    path = part_folder(Path("out"), "generative-digits-vcl") / "pictures.safetensors"
+    path.unlink()
+    assert fault("show out") == (
+        f"{path} cannot be read (it holds pictures after 0 tasks, not 2); delete its folder to compute it anew."
+    )
