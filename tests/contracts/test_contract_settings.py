@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from vcl.errors import VclError
-from vcl.lab.compute import Loaded, Part, prepare
+from vcl.lab.compute import prepare
 from vcl.lab.experiments.experiment import PARTS
 from vcl.lab.identity import described
 from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, make_plan, uses
 from vcl.lab.registry import experiment, methods
 from vcl.lab.runner import run_method

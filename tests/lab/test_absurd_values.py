@@ -10,7 +10,7 @@ import pytest
 from lab_made import alone, among_digits, call, fault, images
 
 from vcl.errors import VclError
-from vcl.lab import compute, memory
+from vcl.lab import compute, learning, memory
 from vcl.lab.experiments.experiment import PARTS
 from vcl.lab.memory import amount, available, check_listed, check_memory
 from vcl.lab.paper import reproduce
@@ -67,7 +67,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(*_: object, **__: object) -> None:
         raise BegunError
 
-    monkeypatch.setattr(compute, "run_method", begin)
+    monkeypatch.setattr(learning, "run_method", begin)
     monkeypatch.setattr(compute, "prepare", begin)  # which may train a classifier
     monkeypatch.setattr(reproduce.Reproduction, "_table_item", begin)
 

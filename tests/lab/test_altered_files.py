@@ -18,8 +18,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.lab import compute, saved
-from vcl.lab.compute import Loaded, Part
+from vcl.lab import compute, learning, saved
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.runner import FinishedTask, run_method
 from vcl.lab.show import groups
@@ -264,7 +264,7 @@ def parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with pytest.MonkeyPatch.context() as monkeypatch:
         alone(base, monkeypatch)
         taken(base / "whole", name)
-        monkeypatch.setattr(compute, "run_method", stopped)
+        monkeypatch.setattr(learning, "run_method", stopped)
         with pytest.raises(KeyboardInterrupt):
             taken(base / "half", name)
     return name, base / "whole", base / "half"
@@ -301,7 +301,7 @@ def each_refused(source: Path, folder: Path, file: str, contents: Iterator[tuple
 
 @pytest.fixture
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute, "run_method", never)
+    monkeypatch.setattr(learning, "run_method", never)
 
 
 def test_the_record_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None) -> None:

@@ -19,11 +19,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vcl.errors import VclError
-from vcl.lab.compute import Loaded, Part, compute, prepare
+from vcl.lab.compute import compute, prepare
 from vcl.lab.datasets import load as load_dataset
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.generative import classifier as made_here
 from vcl.lab.generative.classifier import FORMAT, LAYERS, Classifier, Training, trained
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import make_plan
 from vcl.lab.store import Store
 from vcl.lab.streams import Arrays, arrays

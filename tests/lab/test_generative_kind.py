@@ -15,7 +15,7 @@ from lab_made import alone, images, triangle_rows
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.point import Point
 from vcl.errors import NonFiniteError, VclError
-from vcl.lab.compute import Loaded, Part, prepare
+from vcl.lab.compute import prepare
 from vcl.lab.datasets import load
 from vcl.lab.evaluation import EvaluationContext
 from vcl.lab.experiments.generative import GENERATIVE_DIGITS, PAPER, SMOKE, stream
@@ -24,6 +24,7 @@ from vcl.lab.generative.classifier import Training, trained
 from vcl.lab.generative.network import vae
 from vcl.lab.generative.quality import DRAWN, GENERATION, LIKELIHOOD, UNCERTAINTY, Judge, cells, evaluate, explain
 from vcl.lab.methods.generators import GENERATIVE_METHODS, Fisher
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import make_plan
 from vcl.lab.registry import method
 from vcl.lab.results import Row, matrix

@@ -8,9 +8,10 @@ import torch
 from lab_made import images
 
 from vcl.lab.arithmetic import matrix_products
-from vcl.lab.compute import Loaded, Part, prepare
+from vcl.lab.compute import prepare
 from vcl.lab.generative import classifier as classifier_module
 from vcl.lab.generative.classifier import trained
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import make_plan
 from vcl.lab.runner import quiet
 from vcl.lab.store import Store

@@ -18,7 +18,7 @@ from lab_made import alone, call, fault, files_under, known, part_folder, shown_
 
 from vcl import __version__
 from vcl.errors import NonFiniteError
-from vcl.lab import cli, compute
+from vcl.lab import cli, compute, learning
 from vcl.lab.classification import METRICS
 from vcl.lab.cli import STOPPED
 from vcl.lab.datasets import names as dataset_names
@@ -330,7 +330,7 @@ def test_a_coreset_that_is_too_large_is_refused_before_any_training(monkeypatch:
     def never(*_: object) -> Iterator[FinishedTask]:
         pytest.fail("training started")
 
-    monkeypatch.setattr(compute, "run_method", never)
+    monkeypatch.setattr(learning, "run_method", never)
     # Plain vcl, which needs no coreset, would have been trained first.
     assert "give a size from 1 to" in fault(smoke("--method vcl,vcl-kcenter --set coreset=100000 --out out"))
 
@@ -422,7 +422,7 @@ def test_ctrl_c_keeps_what_was_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compute, "run_method", interrupted)
+        patch.setattr(learning, "run_method", interrupted)
         assert through_main(smoke("--out out"), patch) == 130
     assert capsys.readouterr().err == f"vcl: {STOPPED}\n"
     assert read_csv(part_folder(here / "out", "split-digits-vcl") / "rows.csv") == kept[0].rows

@@ -192,8 +192,12 @@ def test_of_a_grid_only_the_lambda_of_the_paper_has_its_number(tmp_path: Path) -
 
 
 def test_an_experiment_that_is_not_of_the_paper_has_no_number(tmp_path: Path) -> None:
-    assert papers_column("permuted-digits", ["ewc lambda=100"], tmp_path) == {"ewc lambda=100": "-"}
-    assert papers_column("permuted-mnist", ["ewc lambda=100"], tmp_path, paper={}) == {"ewc lambda=100": "-"}
+    assert papers_column("permuted-digits", ["ewc lambda=100"], tmp_path) == {"ewc lambda=100": "0.00 ± 0.00"}, (
+        "forgetting"
+    )
+    assert "paper" not in (tmp_path / "table.md").read_text().splitlines()[2], "no column where there is no number"
+    papers_column("permuted-mnist", ["ewc lambda=100"], tmp_path, paper={})
+    assert "paper" not in (tmp_path / "table.md").read_text().splitlines()[2], "nor on another dataset"
 
 
 def test_without_a_grid_the_numbers_are_by_method(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from lab_made import among_digits, call, known, part_folder, shown_rows
 from vcl.beliefs.mean_field import MeanField
 from vcl.errors import NonFiniteError
 from vcl.fitting.loop import Report
-from vcl.lab import compute, runner
+from vcl.lab import learning, runner
 from vcl.lab.results import Row, read_csv
 from vcl.lab.show import choose
 from vcl.ops.rng import Rng
@@ -161,7 +161,7 @@ def test_a_part_that_was_stopped_goes_on_without_the_run(
     spoil(1, 2)
     line = f"paper {item} --preset smoke --seeds 2 --set tasks=3 --out "
     assert call(line + "whole").exit_code == 0
-    real = compute.run_method
+    real = learning.run_method
 
     def stopped(*args: Any) -> Iterator[Any]:
         for done in real(*args):
@@ -169,9 +169,9 @@ def test_a_part_that_was_stopped_goes_on_without_the_run(
             if done.number == 2:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(compute, "run_method", stopped)
+    monkeypatch.setattr(learning, "run_method", stopped)
     call(line + "out")
-    monkeypatch.setattr(compute, "run_method", real)
+    monkeypatch.setattr(learning, "run_method", real)
     result = call(line + "out")
     assert result.exit_code == 0, result.exception
     assert "continues after task 2" in result.output

@@ -12,7 +12,7 @@ import pytest
 import torch
 from lab_made import among_digits, call, fault, files_under
 
-from vcl.lab import compute, loading
+from vcl.lab import learning, loading
 from vcl.lab.claim import claimed
 from vcl.lab.datasets import MissingData, load
 from vcl.lab.paper.item import Context, StreamItem
@@ -73,7 +73,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             learned.append(done.method)
             yield done
 
-    monkeypatch.setattr(compute, "run_method", watched)
+    monkeypatch.setattr(learning, "run_method", watched)
     return learned
 
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_run_is_one_sentence(words: str, sentence: str, here: Pat
 
 def test_every_number_and_claim_of_the_paper_is_of_something_that_its_item_runs() -> None:
     """At the paper preset: a misspelt label would otherwise never be compared."""
-    from vcl.lab.compute import Loaded
+    from vcl.lab.part import Loaded
     from vcl.lab.streams import arrays
 
     made = arrays(load("digits"))

@@ -259,7 +259,7 @@ def test_an_experiment_of_a_plugin_that_is_missing(here: Path, monkeypatch: pyte
     part = part_folder(Path("out"), "split-mine-mle")
     result = call("show out")
     assert result.exit_code == 1
-    assert str(result.exception).startswith("out holds no results; ")
+    assert str(result.exception).startswith("out holds no results of an experiment that is known here; give --plugin")
     left_out = (
         f"{part} is of the experiment split-mine, which is not known here, and is left out; give the file that defines "
         "it with --plugin."

@@ -23,11 +23,12 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.point import Point
 from vcl.errors import VclError
 from vcl.fitting.loop import Progress
-from vcl.lab import background_writer, compute, folder
+from vcl.lab import background_writer, compute, folder, learning
 from vcl.lab import store as store_module
-from vcl.lab.compute import Loaded, Part, Result, missing, prepare
+from vcl.lab.compute import Result, missing, prepare
 from vcl.lab.evaluation import Run
 from vcl.lab.identity import described, description, identity
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.provenance import made_by
 from vcl.lab.registry import method as entry_of
@@ -92,7 +93,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> 
                 raise KeyboardInterrupt
             yield done
 
-    monkeypatch.setattr(compute, "run_method", watched)
+    monkeypatch.setattr(learning, "run_method", watched)
     return learned
 
 
@@ -104,7 +105,7 @@ def stacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunKey, ...]]:
         learned.append(tuple(map(store_module.key, runs)))
         return run_method(plan, entry, runs, *rest)
 
-    monkeypatch.setattr(compute, "run_method", watched)
+    monkeypatch.setattr(learning, "run_method", watched)
     return learned
 
 
@@ -174,7 +175,7 @@ def test_objectives_of_runs_that_are_set_aside() -> None:
         *(Progress("fit", epoch, 2, torch.tensor([10.0 + epoch, 20.0 + epoch])) for epoch in (1, 2)),
         Progress("fit", 1, 1, torch.tensor([30.0, 40.0])),
     ]
-    found = compute._objectives(progress, 2, runs, state)
+    found = learning._objectives(progress, 2, runs, state)
     assert sorted(each[1:] for each in found) == [
         (0, 2, "fit", 1, 0.0), (0, 2, "fit", 2, 0.5),
         (1, 2, "fit", 1, 11.0), (1, 2, "fit", 2, 12.0), (1, 2, "fit 2", 1, 30.0),
@@ -640,7 +641,7 @@ def test_a_part_names_its_engine_and_is_not_recognised_by_it(store: Store, monke
     about = record(store)
     assert about["engine"] == "layered/torch"
     assert "engine" not in about["description"]
-    monkeypatch.setattr(compute, "engine_of", lambda *_: "another")
+    monkeypatch.setattr(learning, "engine_of", lambda *_: "another")
     assert not computed(plan("ewc"), store).new
 
 
@@ -732,7 +733,7 @@ def test_a_part_that_another_process_computes_is_refused(here: Path, monkeypatch
     said: list[tuple[int, str]] = []
     asked = "run split-digits --preset smoke --device cpu --set hidden=4 --method vcl --out out"
     with monkeypatch.context() as patch:
-        patch.setattr(compute, "run_method", beside)
+        patch.setattr(learning, "run_method", beside)
         run("--method vcl")
     part = part_folder(Path("out"), "split-digits-vcl")
     taken = f"another vcl is at work in {part}; wait for it, or give --out another folder. Nothing was changed.\n"

@@ -67,10 +67,11 @@ def quotient(a: Gaussian, b: Gaussian) -> Gaussian:
     return _joined("quotient", a, b, -1)
 
 
-def power(a: G, exponent: float | Tensor) -> G:
+def power(a: G, exponent: float | tuple[float, ...] | Tensor) -> G:
     """a(theta)^exponent (tempering), with one exponent for all runs or one per run [R]; a belief needs it above 0."""
     _known("power", a)
     layout, centre, spread = a
+    exponent = torch.tensor(exponent) if isinstance(exponent, tuple) else exponent
     if isinstance(exponent, Tensor) and exponent.shape != centre.shape[:1]:
         raise VclError(
             f"the exponent has shape {tuple(exponent.shape)} for {len(centre)} runs; give one number or one for each."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from traceback import extract_tb
 from typing import Annotated
 
 import typer
@@ -78,13 +79,20 @@ def main() -> None:
     except VclError as error:
         typer.echo(f"vcl: {error}", err=True)
         sys.exit(1)
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
-            raise
+    except MemoryError as error:
         typer.echo(f"vcl: there is not enough memory ({_first_line(error)}); {LESS}", err=True)
         sys.exit(1)
     except OSError as error:  # not handled by any command: show the system's message
         typer.echo(f"vcl: the system refused: {error}; give another folder, or make room.", err=True)
+        sys.exit(1)
+    except Exception as error:
+        place, why = _in_plugin(error), _first_line(error)
+        if isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY):
+            typer.echo(f"vcl: there is not enough memory ({why}); {LESS}", err=True)
+        elif place is not None:
+            typer.echo(f"vcl: the plugin failed at {place} ({type(error).__name__}: {why}); fix it.", err=True)
+        else:
+            raise
         sys.exit(1)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
@@ -94,6 +102,17 @@ def main() -> None:
 
 def _terminate(number: int, frame: object) -> None:
     raise SystemExit(TERMINATED)
+
+
+def _in_plugin(error: Exception) -> str | None:
+    """The last line of a plugin file that an error passed through; None where there is none."""
+    from vcl.lab.registry import FILES
+
+    files, found = {str(path) for path in FILES}, None
+    for frame in extract_tb(error.__traceback__):
+        if frame.filename in files:
+            found = f"{frame.filename}, line {frame.lineno}"
+    return found
 
 
 def _first_line(error: Exception) -> str:

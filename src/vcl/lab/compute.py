@@ -3,73 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from rich.console import Console
 from torch import Tensor
 
-from vcl.fitting.loop import Progress, Report, silent
-from vcl.lab.background_writer import BackgroundWriter
-from vcl.lab.claim import claimed
+from vcl.fitting.loop import Report, silent
 from vcl.lab.console import say_on
 from vcl.lab.estimate import check_methods
 from vcl.lab.evaluation import PreparationContext, Run, nothing
-from vcl.lab.folder import remove_unfinished, write_atomic, write_atomic_bytes
-from vcl.lab.identity import described, description
-from vcl.lab.largest import engine_of
+from vcl.lab.identity import description
+from vcl.lab.learning import Learning
 from vcl.lab.memory import check_listed, check_memory
-from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.plan import Plan
-from vcl.lab.progress import both, watching
-from vcl.lab.provenance import now
-from vcl.lab.reading import check_pictures, check_rows, read_state, reading
-from vcl.lab.results import OBJECTIVES, Objective, Row, read_csv, read_objectives, to_csv, write_csv
-from vcl.lab.runner import run_method
+from vcl.lab.part import Part
+from vcl.lab.reading import check_pictures, reading
+from vcl.lab.results import Row
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.store import (
-    OBJECTIVE,
-    PART,
     PICTURES,
-    PREDICTIVE,
-    ROWS,
-    STATE,
     Stack,
     Store,
     key,
-    of_those_left,
-    read_pictures,
     stored_label,
-    write_pictures,
 )
-from vcl.lab.streams import Arrays
-from vcl.learner.checkpoint import packed
-from vcl.ops.rng import Rng
-from vcl.recursion import State
-
-
-class Loaded(NamedTuple):
-    """A dataset as arrays, where it came from, and a digest of every byte of it; all empty for own data."""
-
-    arrays: Arrays | None
-    origin: str
-    digest: str | None
-
-
-class Part(NamedTuple):
-    """One method of a plan with its data: what is asked of the store."""
-
-    plan: Plan
-    entry: MethodEntry
-    data: Loaded
-
-    @property
-    def stem(self) -> str:
-        """How the names of its folders begin."""
-        return f"{self.plan.name}-{self.entry.name}"
 
 
 class Result(NamedTuple):
@@ -132,7 +89,7 @@ def compute(
         for line in said:
             say_on(console, line)
         keys = {key(run): run for run in needed}
-        work = _Work(part, value, prepared, store, console, said, called, beside)
+        work = Learning(part, value, prepared, store, console, said, called, beside)
         for stack in stacks:
             if not stack.finished and set(stack.runs) <= set(keys):  # else it holds runs that were not asked for
                 work.learn(stack.folder, [keys.pop(run) for run in stack.runs], stack)
@@ -180,158 +137,3 @@ def compute_all(
 
 def _piece(part: Part, store: Store, console: Console, called: str, beside: Report) -> None:
     compute(part, store, console, called, beside)
-
-
-class _Work(NamedTuple):
-    """How the runs of a part are learned, and where they are kept."""
-
-    part: Part
-    value: Mapping[str, Any]
-    """The part's description."""
-    prepared: Any
-    store: Store
-    console: Console
-    notes: Sequence[str]
-    called: str | None
-    beside: Report
-
-    def learn(self, folder: Path, runs: Sequence[Run], stack: Stack | None) -> None:
-        """Learn what is left of a stack; one that fails before its first rows leaves nothing behind."""
-        with claimed(folder):
-            try:
-                self._learn(folder, runs, stack)
-            except BaseException:
-                if not (folder / ROWS).exists():
-                    with suppress(OSError):
-                        (folder / PART).unlink(missing_ok=True)
-                        folder.rmdir()
-                raise
-
-    def _learn(self, folder: Path, runs: Sequence[Run], stack: Stack | None) -> None:
-        """Rows, objectives, pictures and the state are kept after each task, the state last."""
-        (plan, entry, data), store = self.part, self.store
-        state, rows, pictures, objectives = None, list[Row](), list[Tensor](), list[Objective]()
-        known = _about(self.part, self.value, runs, self.notes, store.asked) if stack is None else dict(stack.known)
-        if stack is not None:
-            remove_unfinished(folder)
-            known |= {"tasks": [], "seconds": 0.0, "set_aside": []}
-        if stack is not None and (folder / STATE).exists():
-            state, rows, pictures = resumed(stack, self.part)
-            objectives = [each for each in read_objectives(folder / OBJECTIVE) if each.task <= state.t]
-            # Rows are written before the state, and may be of a task more.
-            known |= {"tasks": stack.known["tasks"][: state.t], "seconds": stack.known["seconds"]}
-            known["set_aside"] = [each._asdict() for each in state.set_aside]
-            say_on(self.console, f"{self.called or entry.name}: continues after task {state.t}")
-
-        def say(line: str) -> None:
-            known["notes"] += [] if line in known["notes"] else [line]
-            say_on(self.console, line)
-
-        epochs: list[Progress] = []
-        stored = [run._replace(label=stored_label(entry.name, key(run))) for run in runs]
-        store.write(folder, known)
-        with watching(self.console, lines=self.called is not None) as watch, BackgroundWriter() as write_later:
-            watch.begin(self.called or entry.name, plan.stream(data.arrays, Rng((0,))).size)
-            report = both(both(watch.epoch, self.beside), epochs.append)
-            for done in run_method(plan, entry, stored, data.arrays, self.prepared, report, state, say):
-                rows += done.rows
-                objectives += _objectives(epochs, done.number, stored, done.state)
-                epochs.clear()
-                known["tasks"] = [*known["tasks"], [done.task, done.tested]]
-                known["seconds"] = round(known["seconds"] + done.seconds, 3)
-                known["set_aside"] = [each._asdict() for each in done.state.set_aside]
-                if done.pictures is not None:
-                    pictures.append(done.pictures)
-                    write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
-                write_atomic(folder / OBJECTIVE, write_csv(OBJECTIVES, objectives))
-                write_atomic(folder / ROWS, to_csv(rows))
-                store.write(folder, known)
-                # The last state is not needed to go on; a stop before the end learns the last task again.
-                if done.kept is None:
-                    write_later(folder / STATE, packed(done.state))
-                else:
-                    write_later(folder / PREDICTIVE, packed(done.kept))
-                watch.task(done if self.called is None else done._replace(method=self.called))
-        store.write(folder, {**known, "finished": True})
-        (folder / STATE).unlink(missing_ok=True)
-
-
-def _about(
-    part: Part, value: Mapping[str, Any], runs: Sequence[Run], notes: Sequence[str], asked: str
-) -> dict[str, Any]:
-    """What a new stack is; ``asked`` is when the command was given."""
-    plan, entry, data = part
-    stream = plan.stream(data.arrays, Rng((0,)))
-    return {
-        "asked": asked,
-        "place": plan.methods.index(entry),
-        "started": now(),
-        "experiment": plan.experiment.name,
-        "method": entry.name,
-        "preset": plan.preset,
-        "changes": list(plan.changes),
-        "grid": entry.name in plan.grid,
-        "dataset": plan.dataset,
-        "origin": data.origin,
-        "validation": plan.validation,
-        "runs": [list(key(run)) for run in runs],
-        "shape": list(stream.shape),
-        "engine": engine_of(plan, entry, data.arrays),
-        "seconds": 0.0,
-        "tasks": [],
-        "notes": list(notes),
-        "set_aside": [],
-        "description": described(value),
-    }
-
-
-def _objectives(epochs: Sequence[Progress], task: int, runs: Sequence[Run], state: State[Any]) -> list[Objective]:
-    """One number for each run, fit and epoch of a task.
-
-    A run that is set aside ends the task for all; those that are left learn it again. Each run's numbers are of the
-    last time that it took part. Where a task has several fits of one name, as to the coreset, later ones are numbered.
-    """
-    gone = [each.run for each in state.set_aside if each.task == task]
-    before = [run for run in range(len(runs)) if run in state.alive or run in gone]
-    # Those that took part, by their number, which shrinks from one time to the next.
-    took_part = {
-        len(before) - count: [run for run in before if run not in gone[:count]] for count in range(len(gone) + 1)
-    }
-    found, times = list[Objective](), list(dict.fromkeys(len(each.objective) for each in epochs))
-    for size, following in zip(times, [*times[1:], 0], strict=True):
-        later = took_part.get(following, [])
-        last, number = dict[str, int](), dict[str, int]()
-        for each in epochs:
-            if len(each.objective) != size:
-                continue
-            if each.epoch <= last.get(each.what, each.epoch):
-                number[each.what] = number.get(each.what, 0) + 1
-            last[each.what] = each.epoch
-            fit = each.what if number[each.what] == 1 else f"{each.what} {number[each.what]}"
-            for place, value in zip(took_part[size], each.objective.tolist(), strict=True):
-                if place not in later:
-                    run = runs[place]
-                    found.append(Objective(run.label, run.seed, task, fit, each.epoch, value))
-    return found
-
-
-def resumed(stack: Stack, part: Part) -> tuple[State[Any], list[Row], list[Tensor]]:
-    """Where a stack stopped: its state, and the rows and pictures up to there, all of which must fit the plan.
-
-    Rows are written before the state, so there may be some of a task that the state does not have.
-    """
-    plan, entry, data = part
-    stream = plan.stream(data.arrays, Rng((0,)))
-    with torch.device("meta"):  # shapes alone
-        model = plan.model(stream.shape)
-    folder, runs = stack.folder, len(stack.runs)
-    state = read_state(folder / STATE, model, runs, stream.size, stream.make(0).train, plan.device)
-    pictures = read_pictures(folder / PICTURES)[: state.t]
-    left = of_those_left(pictures, runs, state.set_aside)
-    samples = plan.experiment.evaluation.samples
-    check_pictures(left, len(state.alive), 0 if samples is None else state.t, folder / PICTURES)
-    with reading(folder / ROWS):
-        rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
-        alive = {(stored_label(entry.name, stack.runs[run]), stack.runs[run].seed) for run in state.alive}
-    check_rows([row for row in rows if row[:2] in alive], sorted(alive), stack.known["tasks"][: state.t], folder / ROWS)
-    return state, rows, pictures

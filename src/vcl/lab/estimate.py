@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -29,6 +29,26 @@ TRIAL = 5
 """Timed steps for each kind of fit, after as many untimed ones."""
 
 
+def ascent_of(project: Any) -> Ascent | None:
+    """The ascent of a projection, or of the one that it wraps; None where there is none."""
+    if not is_dataclass(project) or isinstance(project, type):
+        return None
+    values = [getattr(project, field.name) for field in fields(project)]
+    own = next((value for value in values if isinstance(value, Ascent)), None)
+    return own or next((found for value in values if (found := ascent_of(value))), None)
+
+
+def with_ascent(project: Any, ascent: Ascent) -> Any:
+    """The same projection with another ascent, where :func:`ascent_of` finds one."""
+    for field in fields(project):
+        value = getattr(project, field.name)
+        if isinstance(value, Ascent):
+            return replace(project, **{field.name: ascent})
+        if ascent_of(value) is not None:
+            return replace(project, **{field.name: with_ascent(value, ascent)})
+    return project
+
+
 class PlannedFit(NamedTuple):
     """One fit of the plan: its projection, its number of examples, and whether it starts at the prior."""
 
@@ -37,14 +57,19 @@ class PlannedFit(NamedTuple):
     first: bool
 
     @property
+    def ascent(self) -> Ascent | None:
+        """The steps of an optimiser that it takes, also where a projection wraps another."""
+        return ascent_of(self.project)
+
+    @property
     def climbs(self) -> bool:
         """Whether an optimiser (``ascent``) fits it in steps, which can be timed one by one."""
-        return is_dataclass(self.project) and isinstance(getattr(self.project, "ascent", None), Ascent)
+        return self.ascent is not None
 
     @property
     def batch(self) -> int:
         """Examples per step; without ``ascent``, the projection's ``batch``, or 1 if it has none."""
-        batch: int | None = self.project.ascent.batch if self.climbs else getattr(self.project, "batch", 1)
+        batch: int | None = getattr(self.project, "batch", 1) if self.ascent is None else self.ascent.batch
         return min(batch or self.examples, self.examples)
 
     @property
@@ -55,7 +80,7 @@ class PlannedFit(NamedTuple):
     @property
     def steps(self) -> int:
         """Steps in all epochs."""
-        epochs: int = self.project.ascent.epochs if self.climbs else 1
+        epochs = 1 if self.ascent is None else self.ascent.epochs
         return epochs * -(-self.examples // self.batch)
 
 
@@ -164,9 +189,8 @@ def _step_seconds(fit: PlannedFit, task: Task, model: Model, rng: Rng) -> float:
         size = fit.batch * (steps if several or not fit.climbs else 1)
         index = torch.arange(size).remainder(task.train.size).expand(runs, -1)
         project: Projection[Any] = fit.project
-        if fit.climbs:
-            ascent = replace(fit.project.ascent, epochs=1 if several else steps, batch=fit.batch)
-            project = replace(fit.project, ascent=ascent)
+        if fit.ascent is not None:
+            project = with_ascent(project, replace(fit.ascent, epochs=1 if several else steps, batch=fit.batch))
         target = Target(q, model, task.train.take(index), prior)
         began = perf_counter()
         project(target, rng.at("trial"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vcl.lab.compute import Loaded
 from vcl.lab.console import say_on
 from vcl.lab.datasets import MissingData
 from vcl.lab.datasets.entry import Dataset, Say
 from vcl.lab.datasets.locate import load_dataset
+from vcl.lab.part import Loaded
 from vcl.lab.plan import Plan
 from vcl.lab.registry import datasets
 from vcl.lab.streams import arrays

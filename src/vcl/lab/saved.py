@@ -17,13 +17,14 @@ from torch import Tensor
 
 from vcl.beliefs.point import Point
 from vcl.errors import VclError, unknown
-from vcl.lab.compute import Loaded
 from vcl.lab.datasets.entry import Say
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.loading import load_named
 from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.part import Loaded
 from vcl.lab.reading import reading, require, same_layout
 from vcl.lab.settings import read_values, settings_in, values_of
+from vcl.lab.show import labels, part_of
 from vcl.lab.store import PART, PREDICTIVE, Stack, Store
 from vcl.lab.sweep import hold_out
 from vcl.learner.checkpoint import unpacked
@@ -62,31 +63,53 @@ class Predictions(NamedTuple):
     seeds: tuple[int, ...]
     arrays: dict[str, NDArray[Any]]
     labels: NDArray[Any] | None
+    lambdas: tuple[float, ...] = ()
+    """Of each run, where the method has one."""
 
 
-def find(folder: Path, name: str | None) -> Stack:
-    """The finished stack of a method in a folder of results; the folder of a part is taken as it is."""
+def joined(several: Sequence[Predictions]) -> Predictions:
+    """The predictions of several stacks of one part."""
+    first = several[0]
+    arrays = {name: np.concatenate([each.arrays[name] for each in several]) for name in first.arrays}
+    known = [each.labels for each in several if each.labels is not None]
+    same = len(known) == len(several) and all(np.array_equal(each, known[0]) for each in known)
+    seeds = tuple(seed for each in several for seed in each.seeds)
+    return Predictions(seeds, arrays, first.labels if same else None, sum((each.lambdas for each in several), ()))
+
+
+def find(folder: Path, name: str | None) -> list[Stack]:
+    """The finished stacks of one part in a folder of results, or the stack of a part's own folder.
+
+    ``name`` is a method, or the label that a table has for one of its parts.
+    """
     if (folder / "part.json").is_file():
         whole = folder.resolve()  # a name alone has no parents
         stacks = [each for each in Store(whole.parents[1], torch.device("cpu"), "").stacks() if each.folder == whole]
     else:
         stacks = Store(folder, torch.device("cpu"), "").stacks()
     finished = [stack for stack in stacks if stack.finished]
+    finished = [stack for stack in finished if stack.known.get("validation") is None] or finished
     if not finished:
         raise VclError(f"{folder} holds no finished part; give a folder that `vcl run` made, and finish it there.")
-    names = list(dict.fromkeys(stack.known["method"] for stack in finished))
-    if name is not None and name not in names:
-        raise unknown("method", name, names)
-    mine = [stack for stack in finished if stack.known["method"] == (name or names[0])]
-    if len(mine) > 1:
-        listed = ", ".join(str(stack.folder) for stack in mine)
-        raise VclError(f"{folder} holds {len(mine)} parts of {name or names[0]}; give one of them: {listed}.")
-    return mine[0]
+    shown, names = labels(finished), list(dict.fromkeys(stack.known["method"] for stack in finished))
+    wanted = name or names[0]
+    mine = [stack for stack in finished if name is not None and shown[part_of(stack)] == wanted]
+    mine = mine or [stack for stack in finished if stack.known["method"] == wanted]
+    if not mine:
+        raise unknown("method", wanted, list(dict.fromkeys([*names, *shown.values()])))
+    if len({part_of(stack) for stack in mine}) > 1:
+        listed = ", ".join(f"{shown[part_of(stack)]!r} in {stack.folder}" for stack in mine)
+        raise VclError(f"{folder} holds several parts of {wanted}; give the label or the folder of one: {listed}.")
+    return mine
 
 
 def read(folder: Path, name: str | None) -> Saved:
-    """A finished part of a folder, all that is read of it checked."""
-    stack = find(folder, name)
+    """The first finished stack of a part, all that is read of it checked."""
+    return read_stack(find(folder, name)[0])
+
+
+def read_stack(stack: Stack) -> Saved:
+    """A finished stack, all that is read of it checked."""
     known, path = stack.known, stack.folder / PREDICTIVE
     chosen = stack.experiment()
     entry = stack.entry()
@@ -192,7 +215,8 @@ def predictions(saved: Saved, task: str, inputs: Path | None, data: Path | None,
         arrays = {"mean": mean.numpy(), "sd": var.sqrt().numpy()}
     else:
         arrays = {"probabilities": found.numpy()}
-    return Predictions(tuple(run.seed for run in runs), arrays, shown if same else None)
+    lambdas = tuple(run.lam for run in runs if run.lam is not None)
+    return Predictions(tuple(run.seed for run in runs), arrays, shown if same else None, lambdas)
 
 
 def _head(saved: Saved, task: str, data: Path | None, say: Say) -> str:
@@ -241,8 +265,9 @@ def read_inputs(path: Path, shape: tuple[int, ...]) -> Tensor:
 def as_npz(found: Predictions) -> bytes:
     """Predictions as an npz file."""
     memory = io.BytesIO()
-    labels = {} if found.labels is None else {"labels": found.labels}
-    np.savez(memory, allow_pickle=False, seeds=np.array(found.seeds), **found.arrays, **labels)
+    more = {} if found.labels is None else {"labels": found.labels}
+    more |= {"lambdas": np.array(found.lambdas)} if found.lambdas else {}
+    np.savez(memory, allow_pickle=False, seeds=np.array(found.seeds), **found.arrays, **more)
     return memory.getvalue()
 
 
@@ -251,10 +276,11 @@ def as_csv(found: Predictions) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [f"{name}_{place}" for name, array in found.arrays.items() for place in range(array.shape[-1])]
-    writer.writerow(["seed", "example", *(() if found.labels is None else ("label",)), *names])
+    lam = ("lambda",) if found.lambdas else ()
+    writer.writerow(["seed", *lam, "example", *(() if found.labels is None else ("label",)), *names])
     for run, seed in enumerate(found.seeds):
         for example in range(next(iter(found.arrays.values())).shape[1]):
             label: Sequence[Any] = () if found.labels is None else (found.labels[example],)
             values = [value for array in found.arrays.values() for value in array[run, example].tolist()]
-            writer.writerow([seed, example, *label, *values])
+            writer.writerow([seed, *found.lambdas[run : run + 1], example, *label, *values])
     return out.getvalue().encode()

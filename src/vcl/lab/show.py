@@ -29,6 +29,7 @@ from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
 from vcl.lab.runner import set_aside_in
 from vcl.lab.settings import split_change
+from vcl.lab.store import PARTS as PARTS_FOLDER
 from vcl.lab.store import PICTURES, Stack, Store, stored_label
 
 TABLE, ROWS = "table.md", "rows.csv"
@@ -123,18 +124,18 @@ def _group(stacks: Sequence[Stack]) -> Group:
         group.title = f"{name}, on {share:g} of the training data held out, after {len(tasks)} tasks"
     elif name == chosen.name:
         group.paper = dict(chosen.paper)
-    labels = _labels(stacks)
-    lams = [(_part(stack), run.lam) for stack in finished for run in stack.runs]
+    named = labels(stacks)
+    lams = [(part_of(stack), run.lam) for stack in finished for run in stack.runs]
     several = {part for part, _ in lams if len({lam for other, lam in lams if other == part}) > 1}
-    several |= {_part(stack) for stack in finished if stack.known["grid"]}
+    several |= {part_of(stack) for stack in finished if stack.known["grid"]}
     for stack in stacks:
-        shown = labels[_part(stack)]
+        shown = named[part_of(stack)]
         if not stack.finished:
             done = len(stack.known["tasks"])
             group.notes.append(f"{shown}: {done} tasks are finished; `{stack.known['command']}` continues it.")
             continue
-        _add(group, stack, shown, _part(stack) in several)
-    order = {shown: place for place, shown in enumerate(dict.fromkeys(labels.values()))}
+        _add(group, stack, shown, part_of(stack) in several)
+    order = {shown: place for place, shown in enumerate(dict.fromkeys(named.values()))}
     group.rows.sort(key=lambda row: (order.get(split_label(row.method)[0], 0), split_label(row.method)[1] or 0.0))
     return group
 
@@ -147,7 +148,9 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
         return label(shown, lam) if several and lam is not None else shown
 
     names = {(stored_label(known["method"], run), run.seed): name(run.lam) for run in stack.alive}
-    group.rows += [row._replace(method=names[row[:2]]) for row in stack.rows()]
+    there = {row[:2] for row in group.rows}  # a run that two processes have computed is shown once
+    rows = [row._replace(method=names[row[:2]]) for row in stack.rows()]
+    group.rows += [row for row in rows if row[:2] not in there]
     group.notes += [note for note in known["notes"] if note not in group.notes]
     build = known["builds"][-1]
     group.made.append(
@@ -162,23 +165,29 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
             group.pictures.setdefault(names[stored_label(known["method"], run), run.seed], [i[place] for i in drawn])
 
 
-def _part(stack: Stack) -> str:
+def part_of(stack: Stack) -> str:
+    """A key of the part that a stack is of."""
     return identity(stack.known["description"])
 
 
-def _labels(stacks: Sequence[Stack]) -> dict[str, str]:
+def labels(stacks: Sequence[Stack]) -> dict[str, str]:
     """A label for each part: the method's name, with changes, preset or a number where several share it."""
-    parts = {_part(stack): stack.known for stack in stacks}
+    parts = {part_of(stack): stack.known for stack in stacks}
     found: dict[str, str] = {}
     for part, known in parts.items():
         rivals = [each for each in parts.values() if each["method"] == known["method"]]
         shown = str(known["method"])
         if len(rivals) > 1:  # seeds and lambdas are no difference between parts
             mine = [change for change in known["changes"] if split_change(change)[0] in ("", shown, *PARTS)]
-            changes = [change for change in mine if split_change(change)[1] not in ("lam", "seeds")]
+            common = set.intersection(*(set(each["changes"]) for each in rivals))
+            changes = [c for c in mine if split_change(c)[1] not in ("lam", "seeds") and c not in common]
             shown += "".join(f" {change.removeprefix(shown + '.')}" for change in changes)
         if shown in found.values() and len({each["preset"] for each in rivals}) > 1:
             shown += f" ({known['preset']})"
+        about = known["description"].get("method")
+        code = about.get("code") if isinstance(about, dict) else None
+        if shown in found.values() and isinstance(code, str):  # a plugin's file was edited
+            shown += f" (code {code[:6]})"
         number = 2
         base = shown
         while shown in found.values():
@@ -201,6 +210,8 @@ def show_folder(folder: Path, console: Console) -> None:
         found = [_old(folder)]
         show_groups(found, folder, console, within=False)
         return
+    if not found and any((folder / PARTS_FOLDER).glob("*")):
+        raise VclError(f"{folder} holds no results of an experiment that is known here; give --plugin.")
     if not found:
         raise VclError(f"{folder} holds no results; give a folder that `vcl run`, `vcl sweep` or `vcl paper` made.")
     show_groups(found, folder, console)
@@ -246,8 +257,11 @@ def show_groups(
 
 
 def _cells(group: Group) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """Lines and columns of the table, without columns that have no value in any line."""
     table = group.experiment.evaluation.table
-    return table.cells(group.rows, _paper(group)), table.columns(group.rows)
+    lines, columns = table.cells(group.rows, _paper(group)), table.columns(group.rows)
+    kept = [place for place in range(len(columns)) if place == 0 or any(line[place] != "-" for line in lines)]
+    return [tuple(line[place] for place in kept) for line in lines], tuple(columns[place] for place in kept)
 
 
 def _paper(group: Group) -> dict[str, float]:
@@ -276,7 +290,7 @@ def told(group: Group) -> list[str]:
 
 def sentence(method: str, choice: Choice, score: Score, validation: bool) -> str:
     """Which lambda is best, with a word where the grid was too narrow or the test data took part in the choice."""
-    where = "held-out training data" if validation else "test data, which makes it too good"
+    where = "held-out training data" if validation else "test data, so the number is optimistic"
     edge = "; it is at the edge of the grid, so a wider one may hold a better" if choice.edge else ""
     return f"{method}: lambda={choice.lam:g} is best, {score.text(choice.score.mean, nan, 2)} on {where}{edge}."
 

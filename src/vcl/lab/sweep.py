@@ -14,9 +14,10 @@ import torch
 from rich.console import Console
 
 from vcl.errors import VclError, unknown
-from vcl.lab.compute import Loaded, Part, compute_all
+from vcl.lab.compute import compute_all
 from vcl.lab.console import say_on
 from vcl.lab.estimate import check_methods
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
 from vcl.lab.show import Choice, choose, sentence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -66,8 +66,13 @@ class UsesEngine(Protocol):
 
 
 def engine_name(project: object, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
-    """The name of the engine that a projection's fits use; "-" if none."""
-    return project.engine_name(model, prior, heads) if isinstance(project, UsesEngine) else "-"
+    """The name of the engine that the fits of a projection, or of one that it wraps, use; "-" if none."""
+    if isinstance(project, UsesEngine):
+        return project.engine_name(model, prior, heads)
+    if not is_dataclass(project) or isinstance(project, type):
+        return "-"
+    within = (engine_name(getattr(project, field.name), model, prior, heads) for field in fields(project))
+    return next((name for name in within if name != "-"), "-")
 
 
 def engine_at_points(model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:

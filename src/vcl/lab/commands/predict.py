@@ -13,7 +13,9 @@ from vcl.lab.commands.options import Data, Plugin, load_plugins
 def predict(
     folder: Annotated[Path, typer.Argument(help="A folder of results, or one part in it.")],
     task: Annotated[str, typer.Option(help="The task whose head predicts, by name, such as 0/1.")],
-    method: Annotated[str | None, typer.Option(help="The method; default: the first.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="The method, or its label in the table; default: the first one.")
+    ] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="An npy or npz file of inputs; default: the task's test data.")
     ] = None,
@@ -35,8 +37,8 @@ def predict(
     if out.suffix not in (".npz", ".csv"):
         raise VclError(f"--out is {out}; give a name that ends in .npz or .csv.")
     check_new(out, "predictions.npz", out.suffix)
-    found = saved.read(folder, method)
-    made = saved.predictions(found, task, inputs, data, typer.echo)
+    found = [saved.read_stack(stack) for stack in saved.find(folder, method)]
+    made = saved.joined([saved.predictions(each, task, inputs, data, typer.echo) for each in found])
     write_new(out, saved.as_npz(made) if out.suffix == ".npz" else saved.as_csv(made))
     name, array = next(iter(made.arrays.items()))
-    typer.echo(f"{name} {array.shape} of task {task} by {found.entry.name} (seeds, examples, outputs) in {out}.")
+    typer.echo(f"{name} {array.shape} of task {task} by {found[0].entry.name} (seeds, examples, outputs) in {out}.")

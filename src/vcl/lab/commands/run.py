@@ -54,10 +54,11 @@ def run(
       vcl run split --dataset fashion-mnist --method vcl,ewc --seeds 5
       vcl run split-mnist --method vcl --set vcl.draws=4 --out runs/mine
     """
-    from vcl.lab.compute import Part, compute_all
+    from vcl.lab.compute import compute_all
     from vcl.lab.console import make_console, say_on
     from vcl.lab.estimate import check_methods, show_estimate
     from vcl.lab.loading import load_data
+    from vcl.lab.part import Part
     from vcl.lab.plan import check_used, make_plan, unused
     from vcl.lab.session import list_settings, opened
     from vcl.lab.side_by_side import check_jobs

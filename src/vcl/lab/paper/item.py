@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vcl.lab.compute import Loaded
 from vcl.lab.experiments.experiment import Preset
+from vcl.lab.part import Loaded
 from vcl.lab.results import Row, Summary, final_score, matrix, methods, split_label
 
 TUNED = ("ewc", "si", "lp")

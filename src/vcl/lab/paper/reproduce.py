@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vcl.errors import VclError
 from vcl.lab.claim import claimed
-from vcl.lab.compute import Loaded, Part, compute, compute_all, missing, prepare
+from vcl.lab.compute import compute, compute_all, missing, prepare
 from vcl.lab.console import say_on
 from vcl.lab.datasets import MissingData
 from vcl.lab.estimate import check_methods
@@ -29,6 +29,7 @@ from vcl.lab.paper.item import Context, Item, Request, Shown, StreamItem, TableI
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.judged import Judged, judge_stream, judge_table
 from vcl.lab.paper.numbers import numbers
+from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, check_used, make_plan
 from vcl.lab.reading import read_part, reading
 from vcl.lab.registry import experiment
