@@ -20,3 +20,13 @@ def test_equal_data_has_the_same_digest_wherever_it_stands_in_memory() -> None:
     assert len(data.digest()) == 16
     assert data._replace(train_x=data.train_x.mT.contiguous().mT).digest() == data.digest()
     assert data._replace(train_y=torch.stack([data.train_y] * 2, 1)[:, 0]).digest() == data.digest()
+
+
+def test_shapes_types_and_classes_count() -> None:
+    data = images()
+    others = (
+        data._replace(classes=(*data.classes, "more")),
+        data._replace(train_x=data.train_x.view(-1, 4, 16)),
+        data._replace(train_y=data.train_y.view(torch.uint64)),
+    )
+    assert len({data.digest(), *(other.digest() for other in others)}) == 4

@@ -6,6 +6,7 @@ an entry or a sequence of entries. Of a file (``--plugin my_method.py``), every 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -42,6 +43,10 @@ class Plugins(NamedTuple):
     faults: list[str]
 
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RESERVED = ("stream", "network", "prediction", "run", "parts", "table.md")
+"""Names of sections of settings, and of files in a folder of results."""
+
 FILES: dict[Path, list[Offered]] = {}
 """The entries of the files that were loaded."""
 
@@ -72,6 +77,11 @@ def load_file(path: Path) -> None:
         )
     taken = _by_name()
     for each in found:
+        if NAME.fullmatch(each.name) is None or each.name in RESERVED:
+            raise VclError(
+                f"--plugin {path} names {each.name!r}; give a name of letters, digits, dots and dashes, not one of "
+                f"{', '.join(RESERVED)}."
+            )
         if taken.setdefault(_key(each), (each, str(path)))[0] is not each:
             raise VclError(_taken(str(path), each.name, taken[_key(each)][1]))
     FILES[path] = [Offered(each, str(path), path) for each in found]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, final
@@ -162,7 +163,7 @@ class Store:
     def stacks(self, stem: str = "*", value: Mapping[str, Any] | None = None) -> list[Stack]:
         """The stacks of the part that ``value`` describes (or of all), oldest first."""
         found = []
-        for folder in sorted(self.root.glob(f"{stem}-{HASH}")):
+        for folder in sorted(self.root.glob(f"{stem if stem == '*' else escape(stem)}-{HASH}")):
             path = folder / PART
             if not path.exists():
                 continue

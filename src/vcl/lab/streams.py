@@ -30,9 +30,10 @@ class Arrays(NamedTuple):
     classes: tuple[str, ...]
 
     def digest(self) -> str:
-        """A hash of all examples and labels, which keeps results of different data apart."""
-        made = blake2b(digest_size=8)
+        """A hash of all examples and labels, their shapes and types and the names of the classes."""
+        made = blake2b(repr(self.classes).encode(), digest_size=8)
         for part in self[:4]:
+            made.update(f"{part.dtype}{tuple(part.shape)}".encode())
             made.update(part.cpu().contiguous().numpy().data)
         return made.hexdigest()
 
