@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -393,3 +395,14 @@ def test_methods_that_do_not_use_a_setting_are_named() -> None:
 def test_a_setting_that_no_method_has_anywhere_is_unknown() -> None:
     with pytest.raises(VclError, match="unknown setting 'predictive': did you mean 'private'"):
         plan("vcl", "predictive=joint", name="generative-digits")
+
+
+def test_values_of_other_libraries_and_partial_functions_are_described_by_what_they_hold() -> None:
+    different = [
+        torch.zeros(4), torch.zeros(2, 2), torch.zeros(4, dtype=torch.float64), torch.zeros(4, dtype=torch.bfloat16),
+        np.zeros(4, np.float32) + 1, np.int64(3), np.float32(0.5), torch.float32, torch.device("cpu"), {1, 2}, {1, 3},
+        b"ab", range(3), 1j, partial(max, 1), partial(max, 2), partial(min, 1), partial(max, key=abs),
+    ]  # fmt: skip
+    made = [json.dumps(described(value)) for value in different]
+    assert len(set(made)) == len(made)
+    assert "{}" not in made

@@ -17,9 +17,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from vcl.lab.registry import code_of
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
 
 FORMAT = 3
 """Raised when the same description would give other numbers."""
+
+
+PLAIN = (torch.dtype, torch.device, bytes, range, complex)
+"""Described by what they print."""
+
+SIMPLE = (type, list, tuple, torch.Tensor, np.ndarray, np.generic, set, frozenset, bool, int, float, str, *PLAIN)
+"""Values without fields."""
 
 
 class Flat(NamedTuple):
@@ -81,10 +90,19 @@ def described(value: Any) -> Any:
         return {entry.key: described(entry.value) for entry in entries}
     if isinstance(value, list | tuple):
         return [described(each) for each in value]
-    if isinstance(value, torch.Tensor):
-        return blake2b(value.detach().cpu().contiguous().numpy().data, digest_size=8).hexdigest()
+    if isinstance(value, torch.Tensor | np.ndarray):
+        held = torch.as_tensor(value).detach().cpu().contiguous()
+        made = blake2b(f"{held.dtype}{tuple(held.shape)}".encode(), digest_size=8)
+        made.update(held.flatten().view(torch.uint8).numpy().data)
+        return made.hexdigest()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, map(described, value)))
+    if isinstance(value, PLAIN):
+        return str(value)
     return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
 
 
@@ -119,7 +137,9 @@ def _entries(value: Any) -> list[Entry] | None:
         ]
     if is_dataclass(value) and not isinstance(value, type):
         return [Entry(field.name, getattr(value, field.name), _default(field)) for field in fields(value)]
-    simple = isinstance(value, type | list | tuple | torch.Tensor | bool | int | float | str) or value is None
+    if isinstance(value, partial):
+        return [Entry("func", value.func), Entry("args", value.args), Entry("keywords", value.keywords)]
+    simple = value is None or isinstance(value, SIMPLE)
     if simple or (callable(value) and not hasattr(value, "__dict__")) or hasattr(value, "__qualname__"):
         return None
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
