@@ -242,6 +242,16 @@ def test_numbers_of_any_kind_are_inputs_and_no_data_is_needed(runs: Path, monkey
         np.save(f"{name}.npy", np.asfortranarray(np.arange(128).reshape(2, 8, 8).astype(kind)))
         made[kind] = predicted(f"split --task 0/1 --inputs {name}.npy", f"{name}.npz")["probabilities"]
         assert np.array_equal(made[kind], made["int64"])
+    np.save("pixels.npy", np.arange(128).reshape(2, 8, 8).astype(np.uint8))
+    assert np.array_equal(
+        predicted("split --task 0/1 --inputs pixels.npy", "pixels.npz")["probabilities"], made["int64"]
+    )
+    np.save("scaled.npy", np.arange(128).reshape(2, 8, 8) / 255)
+    assert np.allclose(predicted("split --task 0/1 --inputs scaled.npy", "scaled.npz")["probabilities"], made["int64"])
+    for values, span in ((np.arange(128.0), "0.0 to 127.0"), (np.arange(128) + 200, "200 to 327")):
+        np.save("wrong.npy", values.reshape(2, 8, 8))
+        said = fault("predict split --task 0/1 --inputs wrong.npy --out wrong.npz")
+        assert f"numbers from {span}; the network learned pixels" in said
     np.save("one.npy", np.full((1, 1), 0.5, ">f8"))
     assert predicted("sine --task 'interval 2' --inputs one.npy", "one.npz")["mean"].shape == (2, 1, 1)
 

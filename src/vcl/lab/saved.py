@@ -194,7 +194,7 @@ def predictions(saved: Saved, task: str, inputs: Path | None, data: Path | None,
         x, head, shown = test.x, test.sources[0].head, test.y[0].numpy()
         same = bool((test.y == test.y[:1]).all())
     else:
-        array = read_inputs(inputs, saved.shape)
+        array = read_inputs(inputs, saved.shape, pixels=saved.stack.known["dataset"] is not None)
         head = task if task in heads else next(iter(heads)) if len(heads) == 1 else _head(saved, task, data, say)
         x, shown, same = array.expand(len(runs), *array.shape), None, False
     belief = saved.state.predictive[head]
@@ -242,8 +242,12 @@ def _stream(saved: Saved, folder: Path | None, say: Say) -> Any:
     return saved.experiment.stream(data.arrays, settings, Rng(tuple(run.seed for run in saved.stack.runs)))
 
 
-def read_inputs(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """Inputs [N, ...] of this shape from an npy file, or the first array of an npz file."""
+def read_inputs(path: Path, shape: tuple[int, ...], pixels: bool = False) -> Tensor:
+    """Inputs [N, ...] of this shape from an npy file, or the first array of an npz file.
+
+    Datasets hold uint8 ``pixels``, which the network sees from 0 to 1: integers are taken as such pixels, and numbers
+    of another scale are refused.
+    """
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -259,6 +263,14 @@ def read_inputs(path: Path, shape: tuple[int, ...]) -> Tensor:
         found = torch.from_numpy(np.ascontiguousarray(array, np.uint8 if array.dtype == np.uint8 else np.float32))
     if not bool(found.isfinite().all()):
         raise VclError(f"--inputs {path} holds numbers that are not finite; give finite ones.")
+    most = 255 if array.dtype.kind in "ui" else 1
+    if pixels and bool(((array < 0) | (array > most)).any()):
+        raise VclError(
+            f"--inputs {path} holds numbers from {array.min()} to {array.max()}; the network learned pixels: give "
+            "integers from 0 to 255, or floats from 0 to 1."
+        )
+    if pixels and array.dtype.kind in "ui":
+        return torch.from_numpy(np.ascontiguousarray(array, np.uint8))
     return found
 
 
