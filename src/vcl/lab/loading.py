@@ -13,7 +13,7 @@ from vcl.lab.datasets.entry import Dataset, Say
 from vcl.lab.datasets.locate import load_dataset
 from vcl.lab.part import Loaded
 from vcl.lab.plan import Plan
-from vcl.lab.registry import datasets
+from vcl.lab.registry import dataset
 from vcl.lab.streams import arrays
 
 OWN = Loaded(None, "made by the experiment", None)
@@ -21,7 +21,7 @@ OWN = Loaded(None, "made by the experiment", None)
 
 def read_dataset(name: str, folder: Path | None, say: Say, fetch: bool = True) -> Dataset:
     """A dataset by name, from anywhere that it is, or fetched."""
-    return load_dataset(datasets()[name], folder, fetch, say)
+    return load_dataset(dataset(name), folder, fetch, say)
 
 
 def load_named(name: str | None, folder: Path | None, say: Say, fetch: bool = True) -> Loaded:

@@ -89,7 +89,9 @@ def read_runs(path: Path, known: Mapping[str, Any]) -> None:
         runs, tasks = known["runs"], known["tasks"]
         fine = isinstance(runs, list) and bool(runs) and all(isinstance(run, list) and len(run) == 2 for run in runs)
         require(fine and all(type(run[1]) is int for run in runs), f"runs is {runs!r}")
-        require(all(run[0] is None or type(run[0]) in (int, float) for run in runs), f"runs is {runs!r}")
+        require(
+            all(run[0] is None or (type(run[0]) in (int, float) and 0 <= run[0] <= 1e12) for run in runs), "a lambda"
+        )
         require(len({tuple(run) for run in runs}) == len(runs), "a run is named twice")
         fine = isinstance(tasks, list) and all(isinstance(task, list) and len(task) == 2 for task in tasks)
         require(

@@ -36,6 +36,8 @@ from vcl.predicting.prediction import predict
 from vcl.recursion import State
 
 MOST_IMAGES = 10_000
+MOST_INPUTS = 10**9
+"""Values of one input, beyond which no file can be right."""
 AGAIN = "delete its folder and run it again"
 OTHER = "it is of another network than part.json says"
 S = TypeVar("S")
@@ -118,6 +120,7 @@ def read_stack(stack: Stack) -> Saved:
         shape, sides = known["shape"], 2 if chosen.models == "generators" else 1
         require(isinstance(shape, list) and all(type(side) is int and side > 0 for side in shape), f"shape is {shape}")
         require(len(shape) >= sides, f"shape is {shape}")
+        require(prod(shape) <= MOST_INPUTS, f"shape is {shape}")
         with torch.device("meta"):  # shapes alone
             model = chosen.model(network, tuple(shape))
     with reading(path, AGAIN):
