@@ -329,6 +329,24 @@ def test_a_nested_class_has_the_defaults_that_it_is_given_there() -> None:
     assert set(rates.values()) == {1e-4}
 
 
+@dataclass(frozen=True)
+class TwoInners:
+    inner: Inner = field(default_factory=Inner)
+    other: Inner = field(default_factory=slow)
+
+
+@dataclass(frozen=True)
+class OwnAndInner:
+    rate: float = 1.0
+    inner: Inner = field(default_factory=Inner)
+
+
+@pytest.mark.parametrize("kind", [TwoInners, OwnAndInner])
+def test_a_name_that_is_there_twice_is_refused(kind: type) -> None:
+    with pytest.raises(VclError, match=rf"^its settings {kind.__name__} have rate twice; give each a name of its own"):
+        settings_in(kind)
+
+
 @pytest.mark.parametrize("owner", CLASSES)
 def test_the_defaults_that_are_listed_are_those_of_an_instance(owner: str) -> None:
     kind = CLASSES[owner]

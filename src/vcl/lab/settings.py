@@ -2,7 +2,7 @@
 
     epochs: Annotated[Count, "passes over a task's data"] = 100
 
-A field that is a dataclass itself is flattened: its fields are settings of the whole.
+A field that is a dataclass itself is flattened: its fields are settings of the whole, so no name may be there twice.
 """
 
 from __future__ import annotations
@@ -90,6 +90,12 @@ def settings_in(kind: type) -> dict[str, Setting]:
 
 def _settings_in(kind: Any) -> dict[str, Setting]:
     hints, found = typing.get_type_hints(kind, include_extras=True), dict[str, Setting]()
+
+    def add(setting: Setting) -> None:
+        if setting.name in found:
+            raise VclError(f"its settings {kind.__qualname__} have {setting.name} twice; give each a name of its own.")
+        found[setting.name] = setting
+
     for field in fields(kind):
         notes = getattr(hints[field.name], "__metadata__", ())
         own = typing.get_args(hints[field.name])[0] if notes else hints[field.name]
@@ -97,13 +103,11 @@ def _settings_in(kind: Any) -> dict[str, Setting]:
             start = _default(field)  # its values there, which may differ from the nested class's own defaults
             given = {} if start is MISSING else values_of(start)
             for name, nested in settings_in(own).items():  # type: ignore[arg-type]
-                found[name] = nested._replace(default=given.get(name, nested.default))
+                add(nested._replace(default=given.get(name, nested.default)))
             continue
         limits = [note for note in notes if isinstance(note, Limit)] + _limit_within(own)
         words = [note for note in notes if isinstance(note, str)]
-        found[field.name] = Setting(
-            field.name, _plain(own), " ".join(words), limits[0] if limits else None, _default(field)
-        )
+        add(Setting(field.name, _plain(own), " ".join(words), limits[0] if limits else None, _default(field)))
     return found
 
 
