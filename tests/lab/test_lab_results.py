@@ -145,6 +145,11 @@ def test_labels_are_short_where_they_can_be() -> None:
     assert split_label("vcl-random") == ("vcl-random", None)
 
 
+@pytest.mark.parametrize("name", ["mine lambda=abc", "mine lambda=", "mine lambda=abc lambda=3", "mine lambda= 3"])
+def test_a_label_whose_lambda_is_no_number_is_all_name(name: str) -> None:
+    assert split_label(name) == (name, None)
+
+
 def test_a_table_at_eighty_columns_has_room_for_a_grid() -> None:
     console = Console(width=80)
     lines = tables.cells([*two_seeds("ewc lambda=0.01"), *two_seeds("ewc lambda=10000")], {"ewc lambda=0.01": 84.0})

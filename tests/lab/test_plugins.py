@@ -274,6 +274,12 @@ def test_two_files_of_the_same_name_are_two(here: Path) -> None:
     assert code_of(methods("networks")["widened"]) != code_of(methods("networks")["wider"])
 
 
+TWICE = METHOD.replace("    fit: Fit", "    first: Fit = field(default_factory=Fit)\n    fit: Fit")
+"""Settings with two fits: which one would `--set epochs=3` change?"""
+SAID_TWICE = "offers widened, but its settings Widened have epochs twice; give each a name of its own."
+BAD_NAME = "; give a name of letters, digits, dots and dashes, not one of stream, network"
+
+
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
@@ -284,6 +290,12 @@ def test_two_files_of_the_same_name_are_two(here: Path) -> None:
         ("raise ValueError('no')", "mine.py", r"cannot be loaded \(ValueError: no\); fix it\."),
         ("x = 1", "mine.py", r"--plugin .*mine\.py defines no MethodEntry, Experiment or DatasetEntry; give one"),
         ("from vcl.lab.experiments.sine import SINE", "mine.py", "defines no MethodEntry, Experiment or DatasetEntry"),
+        ("raise SystemExit(3)", "mine.py", r"cannot be loaded \(SystemExit: 3\); fix it\."),
+        (METHOD.replace('"widened"', '"a b"'), "mine.py", "mine.py names 'a b'" + BAD_NAME),
+        (METHOD.replace('"widened"', '"run"'), "mine.py", "mine.py names 'run'" + BAD_NAME),
+        (METHOD.replace('"widened"', "3"), "mine.py", "mine.py names 3" + BAD_NAME),
+        (TWICE, "mine.py", rf"--plugin .*mine\.py {SAID_TWICE}$"),
+        (METHOD.replace("Widened, build", "int, build"), "mine.py", r"offers widened, whose settings cannot be read"),
         (METHOD.replace('"widened"', '"vcl"'), "mine.py", r"mine\.py names vcl, which vcl has already; give it"),
         (EXPERIMENT.replace('"threes"', '"sine"'), "mine.py", r"mine\.py names sine, which vcl has already"),
         (DATASET.replace('"stripes", "m', '"digits", "m'), "mine.py", r"mine\.py names digits, which vcl has already"),
@@ -375,6 +387,21 @@ def test_a_package_may_offer_several_at_once(here: Path, monkeypatch: pytest.Mon
         ("x = nowhere_at_all:X", "", r"the plugin x of bad cannot be loaded \(ModuleNotFoundError: .*\)\."),
         ("x = broken_one:X", "X = 3", r"the plugin x of bad is no MethodEntry, Experiment or DatasetEntry\."),
         ("x = broken_one:WIDENED", METHOD.replace('"widened"', '"vcl"'), r"x of bad names vcl, which vcl has already"),
+        ("x = broken_one:X", "raise SystemExit(3)", r"plugin x of bad cannot be loaded \(SystemExit: 3\)\."),
+        ("x = broken_one:WIDENED", METHOD.replace('"widened"', '"a/b"'), f"plugin x of bad names 'a/b'{BAD_NAME}"),
+        ("x = broken_one:WIDENED", METHOD.replace('"widened"', '"parts"'), f"x of bad names 'parts'{BAD_NAME}"),
+        ("x = broken_one:WIDENED", METHOD.replace('"widened"', "[]"), f"x of bad names \\[\\]{BAD_NAME}"),
+        (
+            "x = broken_one:WIDENED",
+            METHOD.replace('"widened"', '"mine lambda=abc"'),
+            f"x of bad names 'mine lambda=abc'{BAD_NAME}",
+        ),
+        ("x = broken_one:WIDENED", TWICE, f"the plugin x of bad {SAID_TWICE}"),
+        (
+            "x = broken_one:SOME",
+            f"{EXPERIMENT}\nSOME = THREES._replace(presets={{}})",
+            r"x of bad offers threes, whose settings cannot be read \(KeyError: 'paper'\); fix them\.",
+        ),
     ],
 )
 def test_a_broken_package_stops_no_other_and_is_named(
@@ -397,3 +424,10 @@ def test_a_file_may_not_take_the_name_of_a_packages_method(monkeypatch: pytest.M
     install(ONE, monkeypatch, wide_method=METHOD)
     with pytest.raises(VclError, match=r"mine\.py names widened, which widened of wide has already; give it another"):
         load_file(plugin(METHOD))
+
+
+def test_an_experiment_on_a_dataset_that_is_not_here_is_listed(here: Path) -> None:
+    plugin(EXPERIMENT.replace('name="threes"', 'name="threes", dataset="elsewhere"'))
+    result = call("list --plugin mine.py")
+    assert result.exit_code == 0, result.exception
+    assert "unknown dataset 'elsewhere'" in fault("run threes --preset smoke --plugin mine.py")

@@ -21,9 +21,11 @@ from vcl.errors import VclError, unknown
 from vcl.lab.datasets import DATASETS
 from vcl.lab.datasets.entry import DatasetEntry
 from vcl.lab.experiments import EXPERIMENTS, Experiment
+from vcl.lab.experiments.experiment import PARTS, PRESETS
 from vcl.lab.methods.entry import MethodEntry, Models
 from vcl.lab.methods.generators import GENERATIVE_METHODS
 from vcl.lab.methods.networks import METHODS
+from vcl.lab.settings import settings_in
 
 E = TypeVar("E", MethodEntry, Experiment, DatasetEntry)
 
@@ -66,7 +68,7 @@ def load_file(path: Path) -> None:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the file raises is its author's to fix
+    except (Exception, SystemExit) as error:  # whatever the file raises is its author's to fix
         del sys.modules[name]
         raise VclError(f"--plugin {path} cannot be loaded ({type(error).__name__}: {error}); fix it.") from error
     known = {id(each) for each in (*METHODS, *GENERATIVE_METHODS, *EXPERIMENTS, *DATASETS)}
@@ -77,11 +79,8 @@ def load_file(path: Path) -> None:
         )
     taken = _by_name()
     for each in found:
-        if NAME.fullmatch(each.name) is None or each.name in RESERVED:
-            raise VclError(
-                f"--plugin {path} names {each.name!r}; give a name of letters, digits, dots and dashes, not one of "
-                f"{', '.join(RESERVED)}."
-            )
+        if wrong := _wrong_with(each):
+            raise VclError(f"--plugin {path} {wrong}")
         if taken.setdefault(_key(each), (each, str(path)))[0] is not each:
             raise VclError(_taken(str(path), each.name, taken[_key(each)][1]))
     FILES[path] = [Offered(each, str(path), path) for each in found]
@@ -144,13 +143,16 @@ def installed() -> Plugins:
             where = f"{point.name} of {point.dist.name if point.dist else 'a package'}"
             try:
                 loaded = point.load()
-            except Exception as error:  # one broken package must not stop the others
+            except (Exception, SystemExit) as error:  # one broken package must not stop the others
                 found.faults.append(f"the plugin {where} cannot be loaded ({type(error).__name__}: {error}).")
                 continue
             entries = _entries(loaded if isinstance(loaded, list | tuple) and not hasattr(loaded, "name") else [loaded])
             if not entries:
                 found.faults.append(f"the plugin {where} is no MethodEntry, Experiment or DatasetEntry.")
             for each in entries:
+                if wrong := _wrong_with(each):
+                    found.faults.append(f"the plugin {where} {wrong}")
+                    continue
                 first, owner = taken.setdefault(_key(each), (each, where))
                 if first is each:
                     found.entries.append(Offered(each, where, _file_of(point.module)))
@@ -161,6 +163,30 @@ def installed() -> Plugins:
 
 def _entries(values: Iterable[Any]) -> list[Any]:
     return [each for each in values if isinstance(each, MethodEntry | Experiment | DatasetEntry)]
+
+
+def _wrong_with(entry: Any) -> str:
+    """What is wrong with the name or the settings of a plugin's entry, if anything."""
+    if not isinstance(entry.name, str) or NAME.fullmatch(entry.name) is None or entry.name in RESERVED:
+        return (
+            f"names {entry.name!r}; give a name of letters, digits, dots and dashes, not one of {', '.join(RESERVED)}."
+        )
+    try:
+        for kind in _settings_of(entry):
+            settings_in(kind)
+    except VclError as error:
+        return f"offers {entry.name}, but {error}"
+    except Exception as error:  # whatever a settings class raises is its author's to fix
+        return f"offers {entry.name}, whose settings cannot be read ({type(error).__name__}: {error}); fix them."
+    return ""
+
+
+def _settings_of(entry: Any) -> Iterable[type]:
+    if isinstance(entry, MethodEntry):
+        yield entry.settings
+    if isinstance(entry, Experiment):
+        for preset in PRESETS:
+            yield from (type(getattr(entry.presets[preset], part)) for part in PARTS)
 
 
 def _key(entry: Any) -> tuple[str, ...]:

@@ -71,14 +71,17 @@ def label(method: str, value: float, key: str = "lambda") -> str:
 
 
 def split_label(name: str, key: str = "lambda") -> tuple[str, float | None]:
-    """The inverse of :func:`label`; None if the key is missing. Text after the value stays in the name.
+    """The inverse of :func:`label`; None if the key with a number is missing. Text after the value stays in the name.
 
-    >>> split_label("vcl-random coreset=400 (local)", "coreset")
-    ('vcl-random (local)', 400.0)
+    >>> split_label("vcl-random coreset=400 (local)", "coreset"), split_label("mine lambda=abc")
+    (('vcl-random (local)', 400.0), ('mine lambda=abc', None))
     """
-    method, found, rest = name.partition(f" {key}=")
+    method, _, rest = name.partition(f" {key}=")
     value, space, more = rest.partition(" ")
-    return method + space + more, float(value) if found else None
+    try:
+        return method + space + more, float(value)
+    except ValueError:
+        return name, None
 
 
 def shown(name: str) -> str:

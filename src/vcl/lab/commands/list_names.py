@@ -68,6 +68,6 @@ def _classes(entry: Experiment) -> str:
     if entry.models == "generators":
         return "1"
     known = values_of(entry.presets["paper"].stream).get("classes")
-    if known is None and entry.dataset is not None:
+    if known is None and entry.dataset in datasets():
         known = datasets()[entry.dataset].classes
     return str(known or ("-" if entry.makes_data else "all"))
