@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass, replace
 from functools import partial
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lab_made import alone, call, fault
 
 from vcl.errors import VclError
 from vcl.lab import registry
-from vcl.lab.identity import Flat, described, description, identity, same
+from vcl.lab.identity import Flat, described, description, digest_of_made, identity, same
 from vcl.lab.plan import Plan, check_used, make_plan, unused, uses
 from vcl.lab.registry import code_of, experiment, load_file, method
 from vcl.lab.settings import values_of, with_values
@@ -328,6 +330,118 @@ def test_where_a_plugin_lies_is_no_part_of_it(tmp_path: Path, monkeypatch: pytes
         load_file(tmp_path / folder / f"{folder}.py")
         found.append(code_of(method("mine")))
     assert found[0] == found[1] is not None
+
+
+def code_after(place: Path, edited: Path, text: str) -> tuple[str | None, str | None]:
+    """The code of the method `mine` of a plugin before and after another file is written."""
+    found = []
+    for step in (False, True):
+        if step:
+            edited.write_text(text)
+        registry.FILES.clear()
+        load_file(place)
+        found.append(code_of(method("mine")))
+    return found[0], found[1]
+
+
+IMPORTS = ["import near", "from near import x", "from near_too import x", "import far.deep", "from far import deep"]
+
+
+@pytest.mark.parametrize("line", [*IMPORTS, "def later():\n    import near"])
+def test_what_a_plugin_imports_from_its_folder_is_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr(registry, "FILES", {})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "deep.py").write_text("from . import base")
+    for name in ("near", "far/base", "unused"):
+        (tmp_path / f"{name}.py").write_text("x = 1")
+    (tmp_path / "near_too.py").write_text("from near import x")
+    (tmp_path / "mine.py").write_text(f"{PLUGIN}\n{line}\n")
+    edited = tmp_path / ("far/base.py" if "far" in line else "near.py")
+    first, second = code_after(tmp_path / "mine.py", edited, "x = 2")
+    assert first != second
+    assert code_after(tmp_path / "mine.py", tmp_path / "unused.py", "x = 2") == (second, second)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("near", "near_too", "far")]:
+        del sys.modules[name]
+
+
+def test_the_package_that_a_file_lies_in_is_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "FILES", {})
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "near.py").write_text("x = 1")
+    (package / "mine.py").write_text(f"{PLUGIN}\ndef later():\n    from own_package.near import x\n")
+    first, second = code_after(package / "mine.py", package / "near.py", "x = 2")
+    assert first != second
+
+
+def test_a_plugin_that_is_edited_after_it_was_loaded_counts_as_loaded(
+    plugin: Callable[[str], None], tmp_path: Path
+) -> None:
+    plugin(PLUGIN)
+    before = code_of(method("mine"))
+    (tmp_path / "mine.py").write_text(PLUGIN + "# edited while it runs\n")
+    assert code_of(method("mine")) == before
+
+
+MAKER = """
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from vcl.lab.plugin import Experiment, Mlp, Prediction, RunSettings, Setup, UserTask, from_arrays
+
+
+@dataclass(frozen=True)
+class Own:
+    scale: float = 1.0
+
+
+def stream(data, s, rng):
+    x = s.scale * torch.tensor([float(each) for each in Path(__file__).with_name("x.txt").read_text().split()])[:, None]
+    y = torch.arange(len(x)) % 2
+    return from_arrays([UserTask("only", x, y, x, y, units=2)], len(rng.seeds))
+
+
+SETUP = Setup(Own(), Mlp((3,)), Prediction(), RunSettings(1), {"epochs": 1})
+MAKER = Experiment(
+    "maker", "reads a file", {name: SETUP for name in ("paper", "quick", "smoke")}, stream, makes_data=True
+)
+"""
+
+
+def test_the_data_that_a_plugin_makes_is_part_of_it(plugin: Callable[[str], None], tmp_path: Path) -> None:
+    def digest(text: str) -> str | None:
+        (tmp_path / "x.txt").write_text(text)
+        made = experiment("maker")
+        return digest_of_made(made, made.presets["paper"].stream)
+
+    plugin(MAKER)
+    assert digest("1 2 3 4") == digest("1 2 3 4") is not None
+    assert len({digest("1 2 3 4"), digest("1 2 3 5"), digest("1 2 3")}) == 3
+    sine = experiment("sine")
+    assert digest_of_made(sine, sine.presets["smoke"].stream) is None, "vcl's own have versions"
+    assert digest_of_made(experiment("split-digits"), None) is None, "a dataset has a digest of its own"
+
+
+def test_other_data_that_a_plugin_makes_is_computed_and_refused_for_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "FILES", {})
+    here = alone(tmp_path, monkeypatch)
+    (here / "maker.py").write_text(MAKER)
+    for number, text in enumerate(("1 2 3 4", "1 2 3 4", "1 2 3 5")):
+        (here / "x.txt").write_text(text)
+        assert call("run maker --method vcl --device cpu --plugin maker.py --out out").exit_code == 0
+        assert len(list((here / "out" / "parts").iterdir())) == (1, 1, 2)[number]
+    (here / "x.txt").write_text("1 2 3 6")
+    part = min((here / "out" / "parts").iterdir())
+    said = fault(f"predict {part} --method vcl --task only --plugin maker.py --out p.csv")
+    assert said.startswith(f"maker here is not the data that {part.name} was computed with; give your own inputs")
 
 
 # What is refused.

@@ -295,7 +295,7 @@ BAD_NAME = "; give a name of letters, digits, dots and dashes, not one of stream
         (METHOD.replace('"widened"', '"run"'), "mine.py", "mine.py names 'run'" + BAD_NAME),
         (METHOD.replace('"widened"', "3"), "mine.py", "mine.py names 3" + BAD_NAME),
         (TWICE, "mine.py", rf"--plugin .*mine\.py {SAID_TWICE}$"),
-        (METHOD.replace("Widened, build", "int, build"), "mine.py", r"offers widened, whose settings cannot be read"),
+        (METHOD.replace("Widened, build", "int, build"), "mine.py", r"widened, which cannot be read \(TypeError: "),
         (METHOD.replace('"widened"', '"vcl"'), "mine.py", r"mine\.py names vcl, which vcl has already; give it"),
         (EXPERIMENT.replace('"threes"', '"sine"'), "mine.py", r"mine\.py names sine, which vcl has already"),
         (DATASET.replace('"stripes", "m', '"digits", "m'), "mine.py", r"mine\.py names digits, which vcl has already"),
@@ -375,6 +375,45 @@ def test_a_package_may_offer_several_at_once(here: Path, monkeypatch: pytest.Mon
     assert call(line).exit_code == 0
 
 
+@pytest.mark.parametrize("edited", ["deep/helper.py", "__init__.py", "method.py"])
+def test_every_file_of_a_package_is_part_of_what_it_offers(
+    here: Path, monkeypatch: pytest.MonkeyPatch, edited: str
+) -> None:
+    package = here.parent / "site" / "wide_package"
+    (package / "deep").mkdir(parents=True)
+    for name, text in (("__init__", ""), ("deep/helper", "x = 1\n"), ("method", METHOD)):
+        (package / f"{name}.py").write_text(text)
+    install("[vcl.methods]\nwidened = wide_package.method:WIDENED\n", monkeypatch)
+    before = code_of(methods("networks")["widened"])
+    assert before is not None
+    (package / edited).write_text((package / edited).read_text() + "# edited\n")
+    assert code_of(methods("networks")["widened"]) == before, "what was loaded counts"
+    registry.installed.cache_clear()
+    assert code_of(methods("networks")["widened"]) not in (None, before)
+
+
+def test_what_measures_an_experiment_is_part_of_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is defined elsewhere too: here in a module that the plugin does not name."""
+    site = here.parent / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    (site / "wide_measure.py").write_text(
+        "from functools import partial\nfrom vcl.lab.classification import CLASSIFICATION, evaluate\n"
+        "def measure(context, scale):\n    return evaluate(context)\n"
+        "MEASURED = CLASSIFICATION._replace(evaluate=partial(measure, scale=1))\n"
+    )
+    more = "from importlib import import_module\nOTHER = THREES._replace(name='other', "
+    path = plugin(f"{EXPERIMENT}\n{more}evaluation=import_module('wide_measure').MEASURED)\n")
+    load_file(path)
+    before = {name: code_of(experiments()[name]) for name in ("threes", "other")}
+    (site / "wide_measure.py").write_text((site / "wide_measure.py").read_text() + "# edited\n")
+    registry.FILES.clear()
+    load_file(path)
+    after = {name: code_of(experiments()[name]) for name in ("threes", "other")}
+    assert after["threes"] == before["threes"]
+    assert after["other"] != before["other"]
+
+
 @pytest.mark.parametrize(
     ("point", "module", "told"),
     [
@@ -400,7 +439,7 @@ def test_a_package_may_offer_several_at_once(here: Path, monkeypatch: pytest.Mon
         (
             "x = broken_one:SOME",
             f"{EXPERIMENT}\nSOME = THREES._replace(presets={{}})",
-            r"x of bad offers threes, whose settings cannot be read \(KeyError: 'paper'\); fix them\.",
+            r"x of bad offers threes, which cannot be read \(KeyError: 'paper'\); fix it\.",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from vcl.fitting.loop import Report, silent
 from vcl.lab.console import say_on
 from vcl.lab.estimate import check_methods
 from vcl.lab.evaluation import PreparationContext, Run, nothing
-from vcl.lab.identity import description
+from vcl.lab.identity import description, digest_of_made
 from vcl.lab.learning import Learning
 from vcl.lab.memory import check_listed, check_memory
 from vcl.lab.part import Part
@@ -56,7 +56,8 @@ def prepare(part: Part, store: Store, say: Callable[[str], None]) -> tuple[Any, 
         check_memory(plan, data.arrays)  # what is prepared may be large itself
         context = PreparationContext(plan.setup.prediction, data.arrays, data.digest, plan.device, say, once)
         prepared = evaluation.prepare(context)
-    return prepared, description(plan, entry, data.digest, evaluation.depends_on(prepared))
+    digest = data.digest or digest_of_made(plan.experiment, plan.setup.stream)
+    return prepared, description(plan, entry, digest, evaluation.depends_on(prepared))
 
 
 def missing(part: Part, stacks: Sequence[Stack]) -> list[Run]:

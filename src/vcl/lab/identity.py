@@ -6,8 +6,10 @@ A description holds every value, those that equal a default too. The policy:
 - A field that was added later leaves it the same, if today's value is that field's default.
 - A field that is gone, a changed value and a changed default make it another.
 - The name of a class is not in a description: renaming one is no change.
-- A plugin's entry is described with a digest of its file: an edited plugin makes another part. Entries of vcl itself
-  have a version instead, which is raised when the same settings give other numbers.
+- A plugin's entry is described with a digest of its source files (:mod:`vcl.lab.sources`): an edited plugin makes
+  another part. Entries of vcl itself have a version instead, which is raised when the same settings give other numbers.
+- Data counts by its content. Of the data that a plugin's experiment makes itself, the tasks of seed 0 are digested: the
+  seeds are not in a description.
 - A value that the numbers do not depend on is not in the description. Seeds and lambdas are not in it either: they say
   which runs a part has, so more of them add to the same part.
 """
@@ -26,8 +28,10 @@ import torch
 
 from vcl.lab.registry import code_of
 from vcl.lab.settings import settings_in, values_of, with_values
+from vcl.ops.rng import Rng
 
 if TYPE_CHECKING:
+    from vcl.lab.experiments.experiment import Experiment
     from vcl.lab.methods.entry import MethodEntry
     from vcl.lab.plan import Plan
 
@@ -60,7 +64,8 @@ class Entry(NamedTuple):
 def description(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapping[str, Any]) -> dict[str, Any]:
     """All that the numbers of a method's runs follow from, beside seeds and lambdas: live values, to be described.
 
-    ``data`` is the digest of the dataset and ``prepared`` what the evaluation was prepared with.
+    ``data`` is the digest of the dataset, or of what a plugin's experiment makes; ``prepared`` is what the evaluation
+    was prepared with.
     """
     setup, settings = plan.setup, plan.settings_of(entry)
     at_mean = () if entry.draws else plan.experiment.evaluation.unused_at_mean
@@ -76,6 +81,16 @@ def description(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapp
         "device": plan.device.type,
         "matmul": setup.run.matmul if plan.device.type == "cuda" else "float32",  # CPUs never round factors
     }
+
+
+def digest_of_made(experiment: Experiment, settings: Any) -> str | None:
+    """A digest of the tasks that a plugin's experiment makes itself, for seed 0.
+
+    None for one on a dataset, and for those of vcl, whose versions say what they make.
+    """
+    if not experiment.makes_data or code_of(experiment) is None:
+        return None
+    return identity({"tasks": [described(task) for task in experiment.stream(None, settings, Rng((0,)))]})
 
 
 def _named(entry: Any) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from hashlib import sha256
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from vcl.errors import VclError, unknown
@@ -26,16 +25,17 @@ from vcl.lab.methods.entry import MethodEntry, Models
 from vcl.lab.methods.generators import GENERATIVE_METHODS
 from vcl.lab.methods.networks import METHODS
 from vcl.lab.settings import settings_in
+from vcl.lab.sources import PREFIX, digest_of, module_of
 
 E = TypeVar("E", MethodEntry, Experiment, DatasetEntry)
 
 
 class Offered(NamedTuple):
-    """An entry of a plugin, where it is from in words, and the file that defines it."""
+    """An entry of a plugin, where it is from in words, and a digest of the plugin's files as they were loaded."""
 
     entry: Any
     where: str
-    file: Path | None
+    code: str | None
 
 
 class Plugins(NamedTuple):
@@ -58,7 +58,7 @@ def load_file(path: Path) -> None:
     path = path.resolve()
     if path in FILES:
         return
-    name = f"vcl_plugin_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    name = f"{PREFIX}{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
     spec = spec_from_file_location(name, path) if path.is_file() and path.suffix == ".py" else None
     if spec is None or spec.loader is None:
         raise VclError(
@@ -83,7 +83,7 @@ def load_file(path: Path) -> None:
             raise VclError(f"--plugin {path} {wrong}")
         if taken.setdefault(_key(each), (each, str(path)))[0] is not each:
             raise VclError(_taken(str(path), each.name, taken[_key(each)][1]))
-    FILES[path] = [Offered(each, str(path), path) for each in found]
+    FILES[path] = [Offered(each, str(path), _code(each, name)) for each in found]
 
 
 def experiments() -> dict[str, Experiment]:
@@ -118,19 +118,14 @@ def dataset(name: str) -> DatasetEntry:
 
 
 def code_of(entry: Any) -> str | None:
-    """A digest of the files that define a plugin's entry, so that its results are computed again when they change.
+    """A digest of the files that a plugin's entry is made of, so that its results are computed again when they change.
 
     None for entries of vcl itself, which have versions.
     """
     if any(entry is own for own in (*METHODS, *GENERATIVE_METHODS, *EXPERIMENTS)):
         return None
-    files = {each.file for each in _offered() if each.entry is entry}
-    made_of = (entry.build, entry.settings) if isinstance(entry, MethodEntry) else (entry.stream, entry.model)
-    for each in made_of:
-        if isinstance(each, FunctionType | type) and each.__module__.partition(".")[0] != "vcl":
-            files.add(_file_of(each.__module__))
-    found = sorted(sha256(file.read_bytes()).hexdigest() for file in files if file is not None)
-    return sha256("".join(found).encode()).hexdigest()[:16] if found else None
+    known = (each.code for each in _offered() if each.entry is entry)
+    return next(known, None) or _code(entry)
 
 
 @cache
@@ -155,7 +150,7 @@ def installed() -> Plugins:
                     continue
                 first, owner = taken.setdefault(_key(each), (each, where))
                 if first is each:
-                    found.entries.append(Offered(each, where, _file_of(point.module)))
+                    found.entries.append(Offered(each, where, _code(each, point.module)))
                 else:
                     found.faults.append(_taken(where, each.name, owner))
     return found
@@ -166,7 +161,7 @@ def _entries(values: Iterable[Any]) -> list[Any]:
 
 
 def _wrong_with(entry: Any) -> str:
-    """What is wrong with the name or the settings of a plugin's entry, if anything."""
+    """What is wrong with a plugin's entry, if anything."""
     if not isinstance(entry.name, str) or NAME.fullmatch(entry.name) is None or entry.name in RESERVED:
         return (
             f"names {entry.name!r}; give a name of letters, digits, dots and dashes, not one of {', '.join(RESERVED)}."
@@ -174,10 +169,11 @@ def _wrong_with(entry: Any) -> str:
     try:
         for kind in _settings_of(entry):
             settings_in(kind)
+        _made_of(entry)
     except VclError as error:
         return f"offers {entry.name}, but {error}"
-    except Exception as error:  # whatever a settings class raises is its author's to fix
-        return f"offers {entry.name}, whose settings cannot be read ({type(error).__name__}: {error}); fix them."
+    except Exception as error:  # whatever its fields raise is its author's to fix
+        return f"offers {entry.name}, which cannot be read ({type(error).__name__}: {error}); fix it."
     return ""
 
 
@@ -199,9 +195,19 @@ def _taken(where: str, name: str, owner: str) -> str:
     return f"{where} names {name}, which {owner} has already; give it another name."
 
 
-def _file_of(module: str) -> Path | None:
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return Path(file) if file else None
+def _code(entry: Any, *modules: str) -> str | None:
+    """A digest of modules, and of those that define what makes an entry's numbers."""
+    return digest_of([*modules, *map(module_of, _made_of(entry))])
+
+
+def _made_of(entry: Any) -> tuple[Any, ...]:
+    """What makes an entry's numbers; a dataset's count by their content."""
+    if isinstance(entry, MethodEntry):
+        return entry.build, entry.settings
+    if isinstance(entry, Experiment):
+        how = entry.evaluation
+        return entry.stream, entry.model, how.evaluate, how.prepare, how.depends_on, how.samples, how.keep
+    return ()
 
 
 def _offered() -> Iterable[Offered]:

@@ -19,6 +19,7 @@ from vcl.beliefs.point import Point
 from vcl.errors import VclError, unknown
 from vcl.lab.datasets.entry import Say
 from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.identity import digest_of_made
 from vcl.lab.loading import load_named
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.part import Loaded
@@ -235,13 +236,13 @@ def _stream(saved: Saved, folder: Path | None, say: Say) -> Any:
     if known.get("validation") is not None and data.arrays is not None:
         rest = hold_out(data.arrays, float(known["validation"]))
         data = Loaded(rest, data.origin, rest.digest())
-    if data.digest != about["data"]:
-        raise VclError(
-            f"{known['dataset']} here is not the data that {saved.stack.folder.name} was computed with; give that with "
-            "--data, or your own inputs with --inputs."
-        )
     with reading(saved.stack.folder / PART, AGAIN):
         settings = settings_from(saved.stack, type(saved.experiment.presets["paper"].stream), "stream")
+    if (data.digest or digest_of_made(saved.experiment, settings)) != about["data"]:
+        raise VclError(
+            f"{known['dataset'] or saved.experiment.name} here is not the data that {saved.stack.folder.name} was "
+            f"computed with; give {'that with --data, or ' if known['dataset'] else ''}your own inputs with --inputs."
+        )
     return saved.experiment.stream(data.arrays, settings, Rng(tuple(run.seed for run in saved.stack.runs)))
 
 
