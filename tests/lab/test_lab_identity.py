@@ -20,7 +20,7 @@ from vcl.lab import registry
 from vcl.lab.identity import Flat, described, description, digest_of_made, identity, same
 from vcl.lab.plan import Plan, check_used, make_plan, unused, uses
 from vcl.lab.registry import code_of, experiment, load_file, method
-from vcl.lab.settings import values_of, with_values
+from vcl.lab.settings import BEFORE, values_of, with_values
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,31 @@ def test_a_field_that_was_added_later_leaves_it_the_same_at_its_default_only() -
     assert same(stored(Inner(2)), later(2))
     assert not same(stored(Inner(2)), later(2, more=6.0))
     assert same({"inner": stored(Inner(2))}, {"inner": later(2)})
+
+
+@dataclass(frozen=True)
+class Later(Inner):
+    more: float = field(default=7.0, metadata={BEFORE: 5.0})
+
+
+@dataclass(frozen=True)
+class Around:
+    inner: Later = field(default_factory=lambda: Later(2))
+
+
+@dataclass(frozen=True)
+class AroundAgain:
+    inner: Later = field(default_factory=lambda: Later(2), metadata={BEFORE: Later(2, more=6.0)})
+
+
+def test_trap_a_default_that_changes_after_the_field_was_added_is_no_value_of_parts_without_it() -> None:
+    """They were computed with the first default, 5, whatever the default is now."""
+    assert not same(stored(Inner(2)), Later(2))
+    assert same(stored(Inner(2)), Later(2, more=5.0))
+    for at, kind, before in ((7.0, Around, 5.0), (5.0, Around, 5.0), (5.0, AroundAgain, 6.0), (6.0, AroundAgain, 6.0)):
+        settings = Flat(kind(Later(2, more=at)))
+        assert same(stored(Flat(Inner(2))), settings) == (at == before)
+        assert same(stored(settings), settings)
 
 
 def test_a_field_without_a_default_that_was_added_later_is_another() -> None:

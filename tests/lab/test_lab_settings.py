@@ -18,6 +18,7 @@ from vcl.lab.methods.networks import METHODS, Ewc, Si, Vcl
 from vcl.lab.networks import Mlp
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import (
+    BEFORE,
     Count,
     Layers,
     Limit,
@@ -383,6 +384,16 @@ def test_settings_come_back_from_a_file(owner: str) -> None:
     assert read_values(CLASSES[owner], stored) == made
     assert read_values(CLASSES[owner], {}) == made, "what is not there has its default"
     assert read_values(CLASSES[owner], {"gone": 3}) == made
+
+
+@dataclass(frozen=True)
+class Moved:
+    rate: float = field(default=0.9, metadata={BEFORE: 0.1})
+
+
+def test_a_setting_that_a_file_lacks_has_the_value_that_it_was_computed_with() -> None:
+    assert read_values(Moved, {}) == Moved(0.1)
+    assert read_values(Moved, {"rate": 0.9}) == Moved() == Moved(0.9)
 
 
 @pytest.mark.parametrize(

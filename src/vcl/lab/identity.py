@@ -3,7 +3,10 @@
 A description holds every value, those that equal a default too. The policy:
 
 - A part is the same if every value that is stored with it equals today's.
-- A field that was added later leaves it the same, if today's value is that field's default.
+- A field that was added later leaves it the same, if today's value is what parts without the field were computed with.
+  That is the field's default. Where the default is changed afterwards, the field names the first one, by
+  ``metadata={"before": ...}``. A list of these values (tests/lab/befores.json) holds vcl's own fields to that; a
+  plugin's source is in the description.
 - A field that is gone, a changed value and a changed default make it another.
 - The name of a class is not in a description: renaming one is no change.
 - A plugin's entry is described with a digest of its source files (:mod:`vcl.lab.sources`): an edited plugin makes
@@ -27,7 +30,7 @@ import numpy as np
 import torch
 
 from vcl.lab.registry import code_of
-from vcl.lab.settings import settings_in, values_of, with_values
+from vcl.lab.settings import BEFORE, settings_in, values_of, with_values
 from vcl.ops.rng import Rng
 
 if TYPE_CHECKING:
@@ -54,11 +57,11 @@ class Flat(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One value of a description, with its default (or MISSING)."""
+    """One value of a description, with the one that parts without it were computed with (or MISSING)."""
 
     key: str
     value: Any
-    default: Any = MISSING
+    before: Any = MISSING
 
 
 def description(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,8 +132,8 @@ def same(stored: Any, value: Any) -> bool:
     if not isinstance(stored, dict) or stored.keys() - {entry.key for entry in entries}:
         return False
     return all(
-        same(stored[key], own) if key in stored else default is not MISSING and bool(own == default)
-        for key, own, default in entries
+        same(stored[key], own) if key in stored else before is not MISSING and bool(own == before)
+        for key, own, before in entries
     )
 
 
@@ -140,18 +143,18 @@ def identity(about: Mapping[str, Any]) -> str:
 
 
 def _entries(value: Any) -> list[Entry] | None:
-    """The values within a value, with their defaults; None where it has none."""
+    """The values within a value; None where it has none."""
     if isinstance(value, Mapping):
         return [Entry(str(key), each) for key, each in value.items()]
     if isinstance(value, Flat):
         known = settings_in(type(value.settings))
         return [
-            Entry(name, each, known[name].default)
+            Entry(name, each, known[name].default if known[name].before is MISSING else known[name].before)
             for name, each in values_of(value.settings).items()
             if name not in value.without
         ]
     if is_dataclass(value) and not isinstance(value, type):
-        return [Entry(field.name, getattr(value, field.name), _default(field)) for field in fields(value)]
+        return [Entry(field.name, getattr(value, field.name), _before(field)) for field in fields(value)]
     if isinstance(value, partial):
         return [Entry("func", value.func), Entry("args", value.args), Entry("keywords", value.keywords)]
     simple = value is None or isinstance(value, SIMPLE)
@@ -162,5 +165,6 @@ def _entries(value: Any) -> list[Entry] | None:
     return [Entry(name, each) for name, each in sorted(held.items()) if not name.startswith("__")]
 
 
-def _default(field: Any) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+def _before(field: Any) -> Any:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return field.metadata.get(BEFORE, default)

@@ -62,6 +62,13 @@ Lambda = Annotated[float, Limit(0, 1e12, "give a number from 0 (which forgets) t
 Layers = Annotated[tuple[int, ...], Limit(1, 10**9, "give at least one layer of at least 1 unit, such as 100,100")]
 
 
+BEFORE = "before"
+"""In a field's metadata: what counts for results that were stored before the field was there, once the default changes.
+
+    momentum: float = field(default=0.9, metadata={BEFORE: 0.0})
+"""
+
+
 class Setting(NamedTuple):
     """One field: its name, its type, what it means, its limit and its default (or MISSING)."""
 
@@ -70,6 +77,8 @@ class Setting(NamedTuple):
     meaning: str
     limit: Limit | None
     default: Any
+    before: Any = MISSING
+    """The value of results without it, where that is not the default any more."""
 
     @property
     def shown(self) -> str:
@@ -102,12 +111,15 @@ def _settings_in(kind: Any) -> dict[str, Setting]:
         if is_dataclass(own):
             start = _default(field)  # its values there, which may differ from the nested class's own defaults
             given = {} if start is MISSING else values_of(start)
+            old = values_of(field.metadata[BEFORE]) if BEFORE in field.metadata else {}
             for name, nested in settings_in(own).items():  # type: ignore[arg-type]
-                add(nested._replace(default=given.get(name, nested.default)))
+                before = old.get(name, nested.before)
+                add(nested._replace(default=given.get(name, nested.default), before=before))
             continue
         limits = [note for note in notes if isinstance(note, Limit)] + _limit_within(own)
         words = [note for note in notes if isinstance(note, str)]
-        add(Setting(field.name, _plain(own), " ".join(words), limits[0] if limits else None, _default(field)))
+        limit, before = limits[0] if limits else None, field.metadata.get(BEFORE, MISSING)
+        add(Setting(field.name, _plain(own), " ".join(words), limit, _default(field), before))
     return found
 
 
@@ -181,7 +193,8 @@ def parse(setting: Setting, text: str) -> Any:
 
 def read_values(kind: type[S], stored: Mapping[str, Any]) -> S:
     """Settings of a class from JSON, every value checked. Raises ValueError where a value is not of its type."""
-    known, values = settings_in(kind), dict[str, Any]()
+    known = settings_in(kind)
+    values = {name: each.before for name, each in known.items() if each.before is not MISSING}
     for name, value in stored.items():
         if name in known:
             values[name] = tuple(value) if isinstance(value, list) else value
