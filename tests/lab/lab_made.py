@@ -119,6 +119,13 @@ def call(line: str) -> Result:
     return CliRunner().invoke(cli.app, shlex.split(line))
 
 
+def done(line: str) -> str:
+    """What a command that succeeds prints."""
+    result = call(line)
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
 def fault(line: str) -> str:
     """What a call that must fail says."""
     result = call(line)

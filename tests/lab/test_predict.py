@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lab_made import alone, call, fault, files_under, part_folder
+from lab_made import alone, call, done, fault, files_under, part_folder
 from numpy.typing import NDArray
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -31,12 +31,6 @@ SPLIT = ("vcl", "vcl-random", "ewc", "si", "mle")
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return alone(tmp_path, monkeypatch)
-
-
-def done(line: str) -> str:
-    result = call(line)
-    assert result.exit_code == 0, result.exception
-    return result.output
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from lab_made import alone, among_digits, call, fault, files_under, part_folder, shown_rows
+from lab_made import alone, among_digits, call, done, fault, files_under, part_folder, shown_rows
 
 from vcl.lab.registry import FILES
 from vcl.lab.results import final, methods, read_csv
@@ -22,12 +22,6 @@ RESULTS = ROOT / "results"
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return alone(tmp_path, monkeypatch)
-
-
-def done(line: str) -> str:
-    result = call(line)
-    assert result.exit_code == 0, result.exception
-    return result.output
 
 
 @pytest.fixture(scope="module")

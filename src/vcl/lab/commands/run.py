@@ -6,37 +6,25 @@ from typing import Annotated
 
 import typer
 
-from vcl.lab.commands.options import (
-    Data,
-    Dataset,
-    Device,
-    Experiment,
-    Jobs,
-    Out,
-    Plugin,
-    Preset,
-    Seeds,
-    Set,
-    load_plugins,
-)  # fmt: skip
+from vcl.lab.commands import options
 
 
 def run(
-    experiment: Experiment,
+    experiment: options.Experiment,
     method: Annotated[str, typer.Option(help="One or more methods, separated by commas.")] = "vcl",
-    preset: Preset = "quick",
-    seeds: Seeds = None,
-    device: Device = "auto",
-    out: Out = None,
-    set_: Set = None,
+    preset: options.Preset = "quick",
+    seeds: options.Seeds = None,
+    device: options.Device = "auto",
+    out: options.Out = None,
+    set_: options.Set = None,
     grid: Annotated[
         str | None, typer.Option(help="lambda=1,10,100 or lambda=paper: run every lambda with every seed as one stack.")
     ] = None,
-    dataset: Dataset = None,
-    jobs: Jobs = 1,
-    data: Data = None,
+    dataset: options.Dataset = None,
+    jobs: options.Jobs = 1,
+    data: options.Data = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if the data is unavailable.")] = None,
-    plugin: Plugin = None,
+    plugin: options.Plugin = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="List every setting with its value, meaning and origin; do not run.")
     ] = False,
@@ -65,7 +53,7 @@ def run(
 
     console = make_console()
     check_jobs(jobs)
-    load_plugins(plugin)
+    options.load_plugins(plugin)
     # All arguments are checked before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
     other = make_plan(fallback, method, preset, seeds, device, set_ or [], grid) if fallback else None

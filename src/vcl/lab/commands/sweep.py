@@ -6,38 +6,26 @@ from typing import Annotated
 
 import typer
 
-from vcl.lab.commands.options import (
-    Data,
-    Dataset,
-    Device,
-    Experiment,
-    Jobs,
-    Out,
-    Plugin,
-    Preset,
-    Seeds,
-    Set,
-    load_plugins,
-)  # fmt: skip
+from vcl.lab.commands import options
 
 
 def sweep(
-    experiment: Experiment,
+    experiment: options.Experiment,
     method: Annotated[str, typer.Option(help="One or more methods with a lambda, separated by commas.")] = "ewc",
     grid: Annotated[str, typer.Option(help="lambda=1,10,100, or lambda=paper for the paper's grid.")] = "lambda=paper",
     select: Annotated[
         str, typer.Option(help="Select on: validation (held-out training data) or test (as in the paper).")
     ] = "validation",
     validation: Annotated[float, typer.Option(help="The share of the training data to hold out.")] = 0.1,
-    preset: Preset = "quick",
-    seeds: Seeds = None,
-    device: Device = "auto",
-    out: Out = None,
-    set_: Set = None,
-    dataset: Dataset = None,
-    jobs: Jobs = 1,
-    data: Data = None,
-    plugin: Plugin = None,
+    preset: options.Preset = "quick",
+    seeds: options.Seeds = None,
+    device: options.Device = "auto",
+    out: options.Out = None,
+    set_: options.Set = None,
+    dataset: options.Dataset = None,
+    jobs: options.Jobs = 1,
+    data: options.Data = None,
+    plugin: options.Plugin = None,
 ) -> None:
     """Run a grid of lambdas as one stack, choose the best on held-out training data, and test it.
 
@@ -55,7 +43,7 @@ def sweep(
 
     console = make_console()
     check_jobs(jobs)
-    load_plugins(plugin)
+    options.load_plugins(plugin)
     # All arguments are checked before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
     check_used([plan])

@@ -8,10 +8,15 @@ from typing import Annotated, Literal
 
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
-from vcl.lab.settings import Count, Deviation, Positive, Repeats, Share, Variance
+from vcl.lab.settings import Count, Deviation, Lambda, Positive, Repeats, Share, Variance
 
 E6 = exp(-6)
 Estimator = Literal["local", "weights"]
+Weight = Annotated[Lambda, "lambda, the weight of the past"]
+Anchor = Annotated[
+    Literal["own", "previous"], "whether each task's penalty is centred at its own estimate or at the last"
+]
+Damping = Annotated[Variance, "added to the squared distance that a weight moved"]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from vcl.coresets import RandomK
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
 from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.methods.fits import Fit, Rate, Steps
-from vcl.lab.methods.networks import Weight
+from vcl.lab.methods.fits import Anchor, Damping, Fit, Rate, Steps, Weight
 from vcl.lab.settings import Count, Repeats, Variance
 from vcl.projections import (
     ElasticWeightConsolidation,
@@ -98,16 +97,10 @@ class Lp:
 
 
 @dataclass(frozen=True)
-class Ewc:
-    """Elastic weight consolidation."""
+class Ewc(Lp):
+    """Elastic weight consolidation, which has an anchor beside."""
 
-    fit: Fit = field(default_factory=slow_fit)
-    draws: Draws = 10
-    lam: Weight = 1.0
-    phi: Fisher = field(default_factory=Fisher)
-    anchor: Annotated[
-        Literal["own", "previous"], "whether each task's penalty is centred at its own estimate or at the last"
-    ] = "own"
+    anchor: Anchor = "own"
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,7 @@ class Si:
     steps: Steps = field(default_factory=slow_steps)
     draws: Draws = 10
     lam: Weight = 1.0
-    damping: Annotated[Variance, "added to the squared distance that a weight moved"] = 1e-6
+    damping: Damping = 1e-6
 
 
 GLOROT: Any = {"init": "glorot"}

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Only, RandomK
 from vcl.fitting.loop import Ascent
 from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.methods.fits import Bound, CoresetFit, Fisher, Fit, PointFit, Rate, Start, Steps
-from vcl.lab.settings import Count, Deviation, Lambda, Limit, Share, Variance
+from vcl.lab.methods.fits import Anchor, Bound, CoresetFit, Damping, Fisher, Fit, PointFit, Rate, Start, Steps, Weight
+from vcl.lab.settings import Count, Deviation, Limit, Share
 from vcl.projections import (
     ElasticWeightConsolidation,
     LaplacePropagation,
@@ -24,7 +24,6 @@ from vcl.projections import (
 from vcl.recursion import Method
 
 Predictive = Annotated[Literal["joint", "per-head"], "one q_t for all heads, or one fitted to each head's points"]
-Weight = Annotated[Lambda, "lambda, the weight of the past"]
 
 
 @dataclass(frozen=True)
@@ -98,15 +97,10 @@ class Lp:
 
 
 @dataclass(frozen=True)
-class Ewc:
-    """Elastic weight consolidation."""
+class Ewc(Lp):
+    """Elastic weight consolidation, which has an anchor beside."""
 
-    point: PointFit = field(default_factory=PointFit)
-    lam: Weight = 1.0
-    phi: Fisher = field(default_factory=Fisher)
-    anchor: Annotated[
-        Literal["own", "previous"], "whether each task's penalty is centred at its own estimate or at the last"
-    ] = "own"
+    anchor: Anchor = "own"
 
 
 @dataclass(frozen=True)
@@ -116,7 +110,7 @@ class Si:
     steps: Steps = field(default_factory=Steps)
     init_sd: Annotated[Deviation, "standard deviation of the initial weights"] = 0.1
     lam: Weight = 1.0
-    damping: Annotated[Variance, "added to the squared distance that a weight moved"] = 1e-3
+    damping: Damping = 1e-3
 
 
 @dataclass(frozen=True)
