@@ -143,3 +143,17 @@ def parses(line: str) -> str:
     except Exception as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("short", "meaning"),
+    [
+        ("EWC", "elastic weight consolidation"), ("SI", "synaptic intelligence"), ("LP", "Laplace propagation"),
+        ("K-center", "spreads them"), ("coreset", "points of each task that are kept"),
+    ],
+)  # fmt: skip
+def test_the_readme_explains_a_short_name_where_it_is_first_used(short: str, meaning: str) -> None:
+    text = (ROOT / "README.md").read_text()
+    first = re.search(rf"(?<![\w-]){short}(?![\w-])", text)
+    assert first is not None
+    assert meaning in text[first.start() : first.start() + 80 + len(meaning)]
