@@ -8,8 +8,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.climbed_triton import PointsTriton
 from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field_triton import PointsTriton
 from vcl.data import Data
 from vcl.engines.general import General
 from vcl.engines.structure import Chain, Fork, Latent
