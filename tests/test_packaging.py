@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from email.message import Message
 from email.parser import Parser
 from importlib import metadata
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -23,10 +24,12 @@ from packaging.utils import canonicalize_name
 from vcl.__main__ import LAB, main
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+HOME = SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["custom"]["home"]
+"""Where the project lives, or nothing while nobody has published it."""
 # Modules whose distribution has another name.
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "blitz": "blitz-bayesian-pytorch"}
-HOME = "https://github.com/vcl-dev/vcl"
 
 
 def declared(extra: str | None = None) -> set[str]:
@@ -138,7 +141,7 @@ def test_a_broken_import_is_not_masked(missing: str | None, monkeypatch: pytest.
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the working tree by the tools that are installed here."""
-    for tool in ("build", "hatchling", "hatch_fancy_pypi_readme"):
+    for tool in ("build", "hatchling"):
         pytest.importorskip(tool)
     out = tmp_path_factory.mktemp("wheel")
     words = ["-m", "build", "--no-isolation", "--wheel", "--outdir", str(out), str(ROOT)]
@@ -165,29 +168,66 @@ def test_the_wheel_holds_the_package_and_its_types(wheel: Path) -> None:
     assert all(name.startswith("vcl/") for name in held)
 
 
-def test_the_metadata_names_home_and_licence(wheel: Path) -> None:
+def home() -> ModuleType:
+    """What the build makes of the project's home."""
+    pytest.importorskip("hatchling")
+    spec = spec_from_file_location("home", ROOT / "tools" / "home.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SOMEWHERE = "https://example.org/someone/vcl"
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_metadata_names_the_home_that_is_set_and_the_licence(wheel: Path) -> None:
     about = told(wheel)
-    urls = dict(line.split(", ") for line in about.get_all("Project-URL", []))
-    assert set(urls) == {"Homepage", "Documentation", "Changelog", "Issues"}
-    assert all(url.startswith(HOME) for url in urls.values())
+    assert dict(line.split(", ") for line in about.get_all("Project-URL", [])) == home().urls(HOME)
+    assert str(about.get_payload()).strip() == home().linked(README, HOME, about["Version"]).strip()
     assert about["License-Expression"] == "Apache-2.0"
     assert about["Requires-Python"] == ">=3.11"
+    assert about.get_all("Dynamic") is None
 
 
-def test_links_of_the_readme_survive_on_a_package_index(wheel: Path) -> None:
-    text = str(told(wheel).get_payload())
-    written = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+def test_a_home_gives_every_url() -> None:
+    urls = home().urls(SOMEWHERE)
+    assert set(urls) == {"Homepage", "Documentation", "Changelog", "Issues"}
+    assert all(url.startswith(SOMEWHERE) for url in urls.values())
+    assert home().urls("") == {}
+
+
+def test_no_address_of_the_project_is_written_anywhere_but_in_its_one_place() -> None:
+    texts = [(ROOT / name).read_text() for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    texts += [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    assert [text.count("github.com/vcl-dev") for text in texts] == [0] * len(texts)
+    assert SETTINGS["project"].get("urls") is None
+
+
+def test_links_of_the_readme_survive_on_a_package_index() -> None:
+    text = home().linked(README, SOMEWHERE, "1.2.3")
+    written = re.findall(r"\]\(([^)]+)\)", README)
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert len(targets) == len(written) > 10
     assert all(target.startswith(("https://", "#")) for target in targets)
     images = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     assert images
-    assert all(image.startswith("https://raw.githubusercontent.com/vcl-dev/vcl/v") for image in images)
+    assert all(image.startswith(f"{SOMEWHERE}/raw/v1.2.3/") for image in images)
     assert not re.search(r"<(img|a)\b", text)  # Markdown only: the rules know no HTML.
-    tag = f"{HOME}/blob/v{told(wheel)['Version']}/"
+    tag = f"{SOMEWHERE}/blob/v1.2.3/"
     for target in targets:
         if target.startswith(tag):
             assert (ROOT / target.removeprefix(tag).partition("#")[0]).exists(), target
+
+
+def test_without_a_home_the_words_of_links_stay_and_nothing_leads_nowhere() -> None:
+    text = home().linked(README, "", "1.2.3")
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert targets == [each for each in re.findall(r"\]\(([^)]+)\)", README) if each.startswith(("https://", "#"))]
+    for words in re.findall(r"\[([^\]]+)\]\([^)]+\)", README):
+        assert words in text
 
 
 def closure(lines: Iterable[str], extras: Iterable[str]) -> dict[str, metadata.Distribution]:
