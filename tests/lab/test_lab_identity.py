@@ -15,7 +15,7 @@ import torch
 
 from vcl.errors import VclError
 from vcl.lab import registry
-from vcl.lab.identity import Flat, described, description, identity, same
+from vcl.lab.identity import Flat, at_default, described, description, identity, same, same_stored
 from vcl.lab.plan import Plan, check_used, make_plan, unused, uses
 from vcl.lab.registry import code_of, experiment, load_file, method
 from vcl.lab.settings import values_of, with_values
@@ -82,6 +82,30 @@ def test_a_field_that_was_added_later_leaves_it_the_same_at_its_default_only() -
     assert same(stored(Inner(2)), later(2))
     assert not same(stored(Inner(2)), later(2, more=6.0))
     assert same({"inner": stored(Inner(2))}, {"inner": later(2)})
+
+
+@dataclass(frozen=True)
+class Held:
+    values: Any = field(default_factory=lambda: torch.zeros(3))
+
+
+def test_a_tensor_that_was_added_later_is_compared_by_its_content() -> None:
+    assert same({}, Held())
+    assert not same({}, Held(torch.ones(3)))
+
+
+def test_two_stored_descriptions_follow_the_policy() -> None:
+    """What is stored with the newer one says which of its fields an older one may lack."""
+    later = changed(rate=0.1, more=5.0)
+    before, plain, other = {"a": stored(Inner(2))}, {"a": later(2)}, {"a": later(2, more=6.0)}
+    assert list(at_default(plain)) == ["a.rate", "a.more"]
+    assert list(at_default(other)) == ["a.rate"]
+    assert list(at_default({"a": Flat(Nested(Inner(3, 0.7)))})) == ["a.rate"]
+    for newer in (plain, other, {"a": later(3)}, {"a": changed()(2)}):
+        assert same_stored(before, stored(newer), list(at_default(newer))) == same(before, newer)
+    assert not same_stored(before, stored(plain), ()), "nothing is known of its defaults"
+    assert not same_stored(stored(plain), before, ["a.rate"]), "a field is gone"
+    assert not same_stored(before, 3, ())
 
 
 def test_a_field_without_a_default_that_was_added_later_is_another() -> None:

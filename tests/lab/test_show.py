@@ -12,8 +12,10 @@ from types import ModuleType
 import pytest
 from lab_made import alone, among_digits, call, fault, files_under, part_folder, shown_rows
 
+from vcl.lab.parts import gathered, same_part
 from vcl.lab.registry import FILES
 from vcl.lab.results import final, methods, read_csv
+from vcl.lab.store import Stack
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -110,6 +112,42 @@ def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
     assert line in said
     assert line in (out / "table.md").read_text()
     assert "mle" not in methods(shown_rows(out))
+
+
+def test_a_part_of_older_code_and_more_runs_of_it_are_one_line(here: Path) -> None:
+    """As if `average` and `order` had not been there when the first seed was computed."""
+    smoke = "run split-digits --method vcl --preset smoke --device cpu --set hidden=4 --out out --seeds"
+    done(f"{smoke} 1")
+    path = part_folder(here / "out", "split-digits-vcl") / "part.json"
+    about = json.loads(path.read_text())
+    del (
+        about["defaults"],
+        about["description"]["method"]["settings"]["average"],
+        about["description"]["stream"]["order"],
+    )
+    path.write_text(json.dumps(about))
+    done(f"{smoke} 2")
+    assert len(list((here / "out" / "parts").iterdir())) == 2, "the store took the first seed for one of this part"
+    rows = shown_rows(here / "out")
+    assert (methods(rows), {row.seed for row in rows}) == (["vcl"], {0, 1})
+    assert not (here / "out" / "split-digits-2").exists()
+    done("predict out --task 0/1 --out both.csv")
+    assert {line.partition(",")[0] for line in Path("both.csv").read_text().splitlines()} == {"seed", "0", "1"}
+
+
+def test_the_newest_stack_decides_which_are_of_one_part() -> None:
+    """As in the store, where today's default decides: here it was 1 for a while, and then 2."""
+
+    def stack(name: str, about: dict[str, int], *defaults: str) -> Stack:
+        return Stack(Path(name), {"description": {"method": about}, "defaults": list(defaults)})
+
+    oldest, middle = stack("a", {}), stack("b", {"rate": 1}, "method.rate")
+    newest, other = stack("c", {"rate": 2}, "method.rate"), stack("d", {"rate": 3})
+    assert gathered([oldest, middle], same_part) == [[oldest, middle]]
+    assert gathered([oldest, middle, newest], same_part) == [[oldest, newest], [middle]]
+    assert gathered([oldest, other], same_part) == [[oldest], [other]]
+    odd = stack("e", {"rate": float("nan")})  # type: ignore[dict-item]
+    assert gathered([odd, odd._replace(folder=Path("f"))], same_part) == [[odd], [odd._replace(folder=Path("f"))]]
 
 
 def test_a_paper_folder_is_shown_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

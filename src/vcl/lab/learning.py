@@ -17,7 +17,7 @@ from vcl.lab.claim import claimed
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Run
 from vcl.lab.folder import remove_unfinished, write_atomic, write_atomic_bytes
-from vcl.lab.identity import described, same
+from vcl.lab.identity import at_default, described, same
 from vcl.lab.largest import engine_of
 from vcl.lab.part import Part
 from vcl.lab.progress import both, watching
@@ -151,6 +151,7 @@ def _about(
         "notes": list(notes),
         "set_aside": [],
         "description": described(value),
+        "defaults": list(at_default(value)),
     }
 
 

@@ -101,6 +101,9 @@ def read_runs(path: Path, known: Mapping[str, Any]) -> None:
         fine = isinstance(changes, list) and all(isinstance(each, str) and "=" in each for each in changes)
         require(fine, f"changes is {changes!r}")
         require(isinstance(grid, bool), f"grid is {grid!r}")
+        for name in ("defaults",):  # older parts lack them
+            words = known.get(name, [])
+            require(isinstance(words, list) and all(isinstance(each, str) for each in words), f"{name} is {words!r}")
         require(dataset is None or isinstance(dataset, str), f"dataset is {dataset!r}")
         require(share is None or (type(share) is float and 0 < share < 1), f"validation is {share!r}")
         builds = known["builds"]

@@ -20,15 +20,14 @@ from vcl.errors import VclError
 from vcl.lab import tables
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Score
-from vcl.lab.experiments.experiment import PARTS, Experiment
+from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import make_folder, write_atomic
-from vcl.lab.identity import identity
+from vcl.lab.parts import compared, gathered, labels
 from vcl.lab.reading import check_pictures, read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
 from vcl.lab.runner import set_aside_in
-from vcl.lab.settings import split_change
 from vcl.lab.store import PARTS as PARTS_FOLDER
 from vcl.lab.store import PICTURES, Stack, Store, stored_label
 
@@ -85,13 +84,8 @@ def groups(store: Store, console: Console) -> list[Group]:
 
     Parts of an experiment that is not known here are left out and named.
     """
-    stacks: dict[str, list[Stack]] = {}
-    for stack in store.stacks():
-        about = stack.known["description"]
-        same = [stack.known["experiment"], stack.known.get("validation"), about.get("data"), about.get("stream")]
-        stacks.setdefault(identity({"group": same}), []).append(stack)
     found: list[Group] = []
-    for mine in stacks.values():
+    for mine in gathered(store.stacks(), compared):
         name = mine[0].known["experiment"]
         if name not in experiments():
             say_on(
@@ -125,16 +119,16 @@ def _group(stacks: Sequence[Stack]) -> Group:
     elif name == chosen.name:
         group.paper = dict(chosen.paper)
     named = labels(stacks)
-    lams = [(part_of(stack), run.lam) for stack in finished for run in stack.runs]
+    lams = [(named[stack.folder], run.lam) for stack in finished for run in stack.runs]
     several = {part for part, _ in lams if len({lam for other, lam in lams if other == part}) > 1}
-    several |= {part_of(stack) for stack in finished if stack.known["grid"]}
+    several |= {named[stack.folder] for stack in finished if stack.known["grid"]}
     for stack in stacks:
-        shown = named[part_of(stack)]
+        shown = named[stack.folder]
         if not stack.finished:
             done = len(stack.known["tasks"])
             group.notes.append(f"{shown}: {done} tasks are finished; `{stack.known['command']}` continues it.")
             continue
-        _add(group, stack, shown, part_of(stack) in several)
+        _add(group, stack, shown, shown in several)
     order = {shown: place for place, shown in enumerate(dict.fromkeys(named.values()))}
     group.rows.sort(key=lambda row: (order.get(split_label(row.method)[0], 0), split_label(row.method)[1] or 0.0))
     return group
@@ -163,37 +157,6 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     if drawn:
         for place, run in enumerate(stack.alive):
             group.pictures.setdefault(names[stored_label(known["method"], run), run.seed], [i[place] for i in drawn])
-
-
-def part_of(stack: Stack) -> str:
-    """A key of the part that a stack is of."""
-    return identity(stack.known["description"])
-
-
-def labels(stacks: Sequence[Stack]) -> dict[str, str]:
-    """A label for each part: the method's name, with changes, preset or a number where several share it."""
-    parts = {part_of(stack): stack.known for stack in stacks}
-    found: dict[str, str] = {}
-    for part, known in parts.items():
-        rivals = [each for each in parts.values() if each["method"] == known["method"]]
-        shown = str(known["method"])
-        if len(rivals) > 1:  # seeds and lambdas are no difference between parts
-            mine = [change for change in known["changes"] if split_change(change)[0] in ("", shown, *PARTS)]
-            common = set.intersection(*(set(each["changes"]) for each in rivals))
-            changes = [c for c in mine if split_change(c)[1] not in ("lam", "seeds") and c not in common]
-            shown += "".join(f" {change.removeprefix(shown + '.')}" for change in changes)
-        if shown in found.values() and len({each["preset"] for each in rivals}) > 1:
-            shown += f" ({known['preset']})"
-        about = known["description"].get("method")
-        code = about.get("code") if isinstance(about, dict) else None
-        if shown in found.values() and isinstance(code, str):  # a plugin's file was edited
-            shown += f" (code {code[:6]})"
-        number = 2
-        base = shown
-        while shown in found.values():
-            shown, number = f"{base} #{number}", number + 1
-        found[part] = shown
-    return found
 
 
 def show_folder(folder: Path, console: Console) -> None:
