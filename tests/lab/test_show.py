@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 from lab_made import alone, among_digits, call, fault, files_under, part_folder, shown_rows
 
+from vcl.lab.experiments.digits import SPLIT_DIGITS
 from vcl.lab.parts import gathered, same_part
 from vcl.lab.registry import FILES
 from vcl.lab.results import final, methods, read_csv
@@ -133,6 +134,35 @@ def test_a_part_of_older_code_and_more_runs_of_it_are_one_line(here: Path) -> No
     assert not (here / "out" / "split-digits-2").exists()
     done("predict out --task 0/1 --out both.csv")
     assert {line.partition(",")[0] for line in Path("both.csv").read_text().splitlines()} == {"seed", "0", "1"}
+
+
+def test_a_line_with_other_settings_than_its_neighbours_says_so(here: Path) -> None:
+    smoke = "run split-digits --device cpu --set hidden=4 --seeds 1 --out"
+    for out, lines, names in (
+        ("shared", ["vcl,ewc --preset smoke --set epochs=1 --set vcl.draws=1"], ["vcl draws=1", "ewc"]),
+        ("apart", ["vcl --preset smoke --set epochs=1", "ewc --preset smoke"], ["vcl epochs=1", "ewc"]),
+        ("own", ["vcl --preset smoke --set vcl.epochs=1", "ewc --preset smoke --set epochs=1"], ["vcl", "ewc"]),
+        ("unused", ["vcl,ewc --preset smoke --set draws=1", "mle --preset smoke"], ["vcl draws=1", "ewc", "mle"]),
+        ("equal", ["vcl --preset smoke --set epochs=2", "ewc --preset smoke"], ["vcl", "ewc"]),
+        ("stream", ["vcl --preset smoke --set tasks=3", "ewc --preset smoke --set stream.tasks=3"], ["vcl", "ewc"]),
+    ):
+        for line in lines:
+            done(f"{smoke} {out} --method {line}")
+        assert methods(shown_rows(here / out)) == names, out
+
+
+def test_where_presets_differ_each_line_names_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    same = " ".join(f"--set {each}" for each in ("tasks=2", "train_limit=50", "test_limit=50", "epochs=1"))
+    for preset, method in (("smoke", "vcl"), ("quick", "vcl,mle")):
+        done(f"run split-digits --device cpu --method {method} --preset {preset} --seeds 1 {same} --out out")
+    names = methods(shown_rows(here / "out"))
+    assert names == ["vcl (smoke)", "vcl (quick)", "mle (quick)"]
+    known = SPLIT_DIGITS._replace(paper={"vcl": 12.3})
+    monkeypatch.setattr("vcl.lab.show.experiments", lambda: {"split-digits": known})
+    monkeypatch.setattr("vcl.lab.store.experiments", lambda: {"split-digits": known})
+    done("show out")
+    table = (here / "out" / "table.md").read_text().splitlines()
+    assert ["12.3" in line for line in table if line.startswith(("| vcl", "| mle"))] == [True, True, False]
 
 
 def test_the_newest_stack_decides_which_are_of_one_part() -> None:

@@ -119,6 +119,10 @@ def _group(stacks: Sequence[Stack]) -> Group:
     elif name == chosen.name:
         group.paper = dict(chosen.paper)
     named = labels(stacks)
+    for stack in stacks:  # a preset in the label leaves the paper's number beside it
+        method, shown = stack.known["method"], named[stack.folder]
+        if method in group.paper and shown == f"{method} ({stack.known['preset']})":
+            group.paper = {**group.paper, shown: group.paper[method]}
     lams = [(named[stack.folder], run.lam) for stack in finished for run in stack.runs]
     several = {part for part, _ in lams if len({lam for other, lam in lams if other == part}) > 1}
     several |= {named[stack.folder] for stack in finished if stack.known["grid"]}
