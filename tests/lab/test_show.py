@@ -151,6 +151,34 @@ def test_a_line_with_other_settings_than_its_neighbours_says_so(here: Path) -> N
         assert methods(shown_rows(here / out)) == names, out
 
 
+def test_titles_of_one_experiment_say_how_their_streams_differ(here: Path) -> None:
+    smoke = "run split-digits --method mle --preset smoke --device cpu --set hidden=4 --seeds 1 --out out"
+    for change in ("", "train_limit=50", "order=1,0", "tasks=3", "train_limit=50 --set order=1,0"):
+        done(f"{smoke} --set {change}" if change else smoke)
+
+    def titles() -> list[str]:
+        return [line for line in (here / "out" / "table.md").read_text().splitlines() if line.startswith("# ")]
+
+    start = "# split-digits, preset smoke"
+    assert titles() == [
+        f"{start}, after 2 tasks",
+        f"{start}, train_limit=50, after 2 tasks",
+        f"{start}, order=1,0, after 2 tasks",
+        f"{start}, after 3 tasks",
+        f"{start}, order=1,0, train_limit=50, after 2 tasks",
+    ]
+    # Other data, and a difference that no setting names.
+    parts = here / "out" / "parts"
+    first = min(parts.iterdir(), key=lambda path: json.loads((path / "part.json").read_text())["asked"])
+    for name, change in (("0", {"data": "0123456789abcdef"}), ("1", {"stream": None})):
+        other = shutil.copytree(first, parts / f"split-digits-mle-{name * 12}") / "part.json"
+        about = json.loads(other.read_text())
+        other.write_text(json.dumps(about | {"description": about["description"] | change}))
+    done("show out")
+    assert any(", data 012345, after 2 tasks" in title for title in titles())
+    assert len(set(titles())) == len(titles()) == 7
+
+
 def test_where_presets_differ_each_line_names_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = " ".join(f"--set {each}" for each in ("tasks=2", "train_limit=50", "test_limit=50", "epochs=1"))
     for preset, method in (("smoke", "vcl"), ("quick", "vcl,mle")):

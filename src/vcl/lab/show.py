@@ -23,7 +23,7 @@ from vcl.lab.evaluation import Score
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import make_folder, write_atomic
-from vcl.lab.parts import compared, gathered, labels
+from vcl.lab.parts import compared, gathered, labels, streams_apart
 from vcl.lab.reading import check_pictures, read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
@@ -85,7 +85,8 @@ def groups(store: Store, console: Console) -> list[Group]:
     Parts of an experiment that is not known here are left out and named.
     """
     found: list[Group] = []
-    for mine in gathered(store.stacks(), compared):
+    sets = gathered(store.stacks(), compared)
+    for mine in sets:
         name = mine[0].known["experiment"]
         if name not in experiments():
             say_on(
@@ -94,15 +95,23 @@ def groups(store: Store, console: Console) -> list[Group]:
                 "file that defines it with --plugin.",
             )
             continue
-        made = _group(mine)
+        made = _group(mine, streams_apart(mine, [each for each in sets if _called(each) == _called(mine)]))
         taken = [group.name for group in found]
         number = next(n for n in range(1, len(found) + 2) if (f"{made.name}-{n}" if n > 1 else made.name) not in taken)
         made.name += f"-{number}" if number > 1 else ""
+        if made.title in [group.title for group in found]:
+            made.title += f" ({made.name})"
         found.append(made)
     return found
 
 
-def _group(stacks: Sequence[Stack]) -> Group:
+def _called(stacks: Sequence[Stack]) -> tuple[object, ...]:
+    """What groups of one experiment, dataset and share of held-out data have in common."""
+    return tuple(stacks[0].known.get(key) for key in ("experiment", "dataset", "validation"))
+
+
+def _group(stacks: Sequence[Stack], apart: Sequence[str]) -> Group:
+    """The group of stacks that are compared; ``apart`` tells its stream from other groups'."""
     first = stacks[0].known
     chosen, share = stacks[0].experiment(), first.get("validation")
     name = chosen.name
@@ -111,11 +120,11 @@ def _group(stacks: Sequence[Stack]) -> Group:
     presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
     finished = [stack for stack in stacks if stack.finished]
     tasks = [task for task, _ in (finished or stacks)[0].known["tasks"]]
-    title = f"{name}, preset {' and '.join(presets)}, after {len(tasks)} tasks"
-    group = Group(name, chosen, title, tasks=tasks)
+    after = ", ".join([*(each for each in apart if each != f"tasks={len(tasks)}"), f"after {len(tasks)} tasks"])
+    group = Group(name, chosen, f"{name}, preset {' and '.join(presets)}, {after}", tasks=tasks)
     if share is not None:
         group.name, group.validation = f"{name}-validation", True
-        group.title = f"{name}, on {share:g} of the training data held out, after {len(tasks)} tasks"
+        group.title = f"{name}, on {share:g} of the training data held out, {after}"
     elif name == chosen.name:
         group.paper = dict(chosen.paper)
     named = labels(stacks)
