@@ -333,6 +333,13 @@ def test_rows_without_what_made_them(here: Path, content: str | None) -> None:
     assert "\n" not in said
 
 
+def test_old_rows_that_lack_a_metric(here: Path) -> None:
+    shutil.copytree(RESULTS / "split-mnist" / "single-head", here / "old")
+    without(here / "old" / "rows.csv", "accuracy")
+    done("show old")
+    assert "nan" not in (here / "old" / "table.md").read_text()
+
+
 def test_old_rows_that_are_damaged(here: Path) -> None:
     shutil.copytree(RESULTS / "split-mnist" / "single-head", here / "old")
     (here / "old" / "rows.csv").write_text("method,seed\n")
@@ -400,6 +407,46 @@ def test_a_damaged_part_is_one_sentence_that_names_it(out: Path, name: str, cont
     shutil.rmtree(path.parent)
     done("show out")
     assert "mle" not in methods(shown_rows(out))
+
+
+KINDS = {
+    "split-digits-mle": ("accuracy", "log predictive", "calibration error", "Brier score"),
+    "generative-digits-vcl": ("log likelihood", "classifier uncertainty"),
+    "sine-vcl": ("log predictive", "RMSE", "90 % coverage"),
+}
+
+
+def without(path: Path, *metrics: str) -> None:
+    """Leave the rows of some metrics out of a file."""
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines if line.split(",")[4] not in metrics]
+    assert len(kept) < len(lines)
+    path.write_text("\n".join(kept) + "\n")
+
+
+@pytest.mark.parametrize(("stem", "metric"), [(stem, each) for stem, metrics in KINDS.items() for each in metrics])
+def test_rows_that_lack_a_metric_are_refused(story: Path, here: Path, stem: str, metric: str) -> None:
+    folder = shutil.copytree(part_folder(story, stem), here / "out" / "parts" / part_folder(story, stem).name)
+    path = folder.relative_to(here) / "rows.csv"
+    without(path, metric)
+    said = f"{path} cannot be read (all values of {metric} are missing); delete its folder to compute it anew."
+    assert fault("show out") == said
+
+
+@pytest.mark.parametrize("stem", KINDS)
+def test_a_part_of_an_older_version_that_lacks_metrics_is_shown_without_them(
+    story: Path, here: Path, stem: str
+) -> None:
+    folder = shutil.copytree(part_folder(story, stem), here / "out" / "parts" / part_folder(story, stem).name)
+    path, rows = folder / "part.json", (folder / "rows.csv").read_text()
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("metrics", "defaults")}))
+    done("show out")
+    for lacking in (KINDS[stem][:1], KINDS[stem][:-1], KINDS[stem][1:]):
+        (folder / "rows.csv").write_text(rows)
+        without(folder / "rows.csv", *lacking)
+        done("show out")
+        assert "nan" not in (here / "out" / "table.md").read_text()
 
 
 def test_rows_that_are_gone(out: Path) -> None:

@@ -107,6 +107,7 @@ class Learning(NamedTuple):
                 objectives += _objectives(epochs, done.number, stored, done.state)
                 epochs.clear()
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
+                known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
                 known["seconds"] = round(known["seconds"] + done.seconds, 3)
                 known["set_aside"] = [each._asdict() for each in done.state.set_aside]
                 if done.pictures is not None:
@@ -203,5 +204,6 @@ def resumed(stack: Stack, part: Part) -> tuple[State[Any], list[Row], list[Tenso
     with reading(folder / ROWS):
         rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
         alive = {(stored_label(entry.name, stack.runs[run]), stack.runs[run].seed) for run in state.alive}
-    check_rows([row for row in rows if row[:2] in alive], sorted(alive), stack.known["tasks"][: state.t], folder / ROWS)
+    tasks, metrics = stack.known["tasks"][: state.t], stack.known.get("metrics", ())
+    check_rows([row for row in rows if row[:2] in alive], sorted(alive), tasks, folder / ROWS, metrics)
     return state, rows, pictures

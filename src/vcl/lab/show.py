@@ -64,7 +64,7 @@ class Choice(NamedTuple):
 def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
     """The lambda of each method, of those with several, with the best metric after the last task, over all tasks.
 
-    A lambda all of whose runs were set aside has no rows, and cannot be the best.
+    A lambda all of whose runs were set aside has no rows, and cannot be the best. Nor can one without the metric.
     """
     grids: dict[str, dict[float, str]] = {}
     for name in methods(rows):
@@ -73,7 +73,9 @@ def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
             grids.setdefault(method, {})[lam] = name
     chosen = {}
     for method, lams in grids.items():
-        ends = {lam: final_score(rows, name, metric) for lam, name in lams.items()}
+        ends = {lam: end for lam, name in lams.items() if (end := final_score(rows, name, metric)).seeds}
+        if not ends:
+            continue
         best = max(ends, key=lambda lam: ends[lam].mean)
         chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
     return chosen
@@ -228,7 +230,7 @@ def show_groups(
         tables.show(console, group.title, lines, columns)
         for line in (*_explained(group), *set_aside_in(group.notes), *(n for n in group.notes if "continues it" in n)):
             say_on(console, line)
-        say_on(console, f"Rows and table in {folder}; figure {figures[0]}.")
+        say_on(console, f"Rows and table in {folder}{f'; figure {figures[0]}' if figures else ''}.")
     write_atomic(folder / TABLE, "\n".join(texts))
 
 

@@ -112,7 +112,7 @@ class Stack(NamedTuple):
         with reading(path):
             alive = {(stored_label(name, run), run.seed) for run in self.alive}
             rows = [row for row in read_csv(path) if row[:2] in alive]
-        check_rows(rows, sorted(alive), self.known["tasks"], path)
+        check_rows(rows, sorted(alive), self.known["tasks"], path, self.known.get("metrics", ()))
         return rows
 
     def pictures(self) -> list[Tensor]:
