@@ -109,10 +109,34 @@ def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | {"finished": False, "tasks": about["tasks"][:1]}))
     said = done("show out")
-    line = f"mle: 1 tasks are finished; `{about['command']}` continues it."
+    line = f"mle: 1 tasks are finished; `{about['command']} --out out` continues it."
     assert line in said
     assert line in (out / "table.md").read_text()
     assert "mle" not in methods(shown_rows(out))
+    path.write_text(json.dumps(about | {"finished": False, "command": "vcl run --out=there"}))
+    assert "; `vcl run --out=there` continues it.\n" in done("show out")
+
+
+@pytest.mark.parametrize("why", ["another default", "a setting that is gone", "runs that are there", "another version"])
+def test_what_no_command_continues_can_be_deleted(here: Path, why: str) -> None:
+    done("run split-digits --method mle --preset smoke --device cpu --set hidden=4 --seeds 1 --out out")
+    folder = part_folder(Path("out"), "split-digits-mle")
+    path = folder / "part.json"
+    about = json.loads(path.read_text()) | {"finished": False}
+    if why == "runs that are there":
+        shutil.copytree(folder, folder.with_name("split-digits-mle-000000000000"))
+    elif why == "a setting that is gone":
+        about["changes"].append("breadth=3")
+    elif why == "another default":
+        about["description"]["method"]["settings"]["init_sd"] = 0.123
+    else:
+        about["description"]["experiment"]["version"] = 0
+    path.write_text(json.dumps(about))
+    said = done("show out")
+    assert "continues it." not in said
+    assert (f"mle: 2 tasks are finished; no command continues it any more; {folder} can be deleted.\n") in said
+    shutil.rmtree(folder)
+    assert call("show out").exit_code == (0 if why == "runs that are there" else 1)
 
 
 def test_a_part_of_older_code_and_more_runs_of_it_are_one_line(here: Path) -> None:
@@ -382,6 +406,35 @@ def test_an_experiment_of_a_plugin_that_is_missing(here: Path, monkeypatch: pyte
         patch.setattr("vcl.lab.registry.FILES", dict(FILES))
         done("show out --plugin mine.py")
     assert (here / "out" / "table.md").read_text() == table
+
+
+METHOD = """
+from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.registry import method
+MLE = method("mle")
+MINE = MethodEntry("mine", "mine", MLE.settings, lambda s: MLE.build(s))
+"""
+
+
+def test_an_unfinished_part_of_a_plugin_that_was_edited(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vcl.lab.registry.FILES", {})
+    (here / "mine.py").write_text(METHOD)
+    done("run split-digits --method mine --preset smoke --device cpu --seeds 1 --plugin mine.py --out out")
+    folder = part_folder(Path("out"), "split-digits-mine")
+    about = json.loads((folder / "part.json").read_text()) | {"finished": False, "command": "vcl again"}
+    (folder / "part.json").write_text(json.dumps(about))
+
+    def shown(line: str, edit: str) -> str:
+        monkeypatch.setattr("vcl.lab.registry.FILES", {})
+        (here / "mine.py").write_text(METHOD + edit)
+        return done(line).splitlines()[-1]
+
+    begun = "mine: 2 tasks are finished; "
+    assert shown("show out --plugin mine.py", "") == f"{begun}`vcl again --out out` continues it."
+    assert shown("show out --plugin mine.py", "MORE = 1") == (
+        f"{begun}no command continues it any more; {folder} can be deleted."
+    )
+    assert shown("show out", "") == f"{begun}its method is not known here; give the file that defines it with --plugin."
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rich.console import Console
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.lab import tables
+from vcl.lab import tables, unfinished
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Score
 from vcl.lab.experiments.experiment import Experiment
@@ -47,6 +47,8 @@ class Group:
     tasks: Sequence[str] = ()
     paper: Mapping[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    """One sentence for each stack that is not finished."""
     made: list[str] = field(default_factory=list)
     """One line for each stack: the command, versions, machine and time that made it."""
     pictures: dict[str, list[Tensor]] = field(default_factory=dict)
@@ -97,7 +99,9 @@ def groups(store: Store, console: Console) -> list[Group]:
                 "file that defines it with --plugin.",
             )
             continue
-        made = _group(mine, streams_apart(mine, [each for each in sets if _called(each) == _called(mine)]))
+        made = _group(
+            mine, store.root.parent, streams_apart(mine, [each for each in sets if _called(each) == _called(mine)])
+        )
         taken = [group.name for group in found]
         number = next(n for n in range(1, len(found) + 2) if (f"{made.name}-{n}" if n > 1 else made.name) not in taken)
         made.name += f"-{number}" if number > 1 else ""
@@ -112,8 +116,8 @@ def _called(stacks: Sequence[Stack]) -> tuple[object, ...]:
     return tuple(stacks[0].known.get(key) for key in ("experiment", "dataset", "validation"))
 
 
-def _group(stacks: Sequence[Stack], apart: Sequence[str]) -> Group:
-    """The group of stacks that are compared; ``apart`` tells its stream from other groups'."""
+def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str]) -> Group:
+    """The group of stacks in a folder that are compared; ``apart`` tells its stream from other groups'."""
     first = stacks[0].known
     chosen, share = stacks[0].experiment(), first.get("validation")
     name = chosen.name
@@ -140,8 +144,7 @@ def _group(stacks: Sequence[Stack], apart: Sequence[str]) -> Group:
     for stack in stacks:
         shown = named[stack.folder]
         if not stack.finished:
-            done = len(stack.known["tasks"])
-            group.notes.append(f"{shown}: {done} tasks are finished; `{stack.known['command']}` continues it.")
+            group.unfinished.append(unfinished.told(stack, shown, stacks, out))
             continue
         _add(group, stack, shown, shown in several)
     order = {shown: place for place, shown in enumerate(dict.fromkeys(named.values()))}
@@ -219,7 +222,7 @@ def show_groups(
         place = make_folder(folder / group.name) if within else folder
         texts.append(_text(group))
         if not group.rows:
-            say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.notes)))
+            say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.unfinished)))
             continue
         lines, columns = _cells(group)
         if within:
@@ -228,7 +231,7 @@ def show_groups(
         if only not in (None, group.experiment.name):
             continue
         tables.show(console, group.title, lines, columns)
-        for line in (*_explained(group), *set_aside_in(group.notes), *(n for n in group.notes if "continues it" in n)):
+        for line in (*_explained(group), *set_aside_in(group.notes), *group.unfinished):
             say_on(console, line)
         say_on(console, f"Rows and table in {folder}{f'; figure {figures[0]}' if figures else ''}.")
     write_atomic(folder / TABLE, "\n".join(texts))
@@ -280,7 +283,7 @@ def _text(group: Group) -> str:
         lines, columns = _cells(group)
         text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(_explained(group)) + "\n\n"
         text += "Made by:\n\n" + "\n".join(group.made) + "\n"
-    return text + "".join(f"\n{note}\n" for note in group.notes)
+    return text + "".join(f"\n{note}\n" for note in (*group.notes, *group.unfinished))
 
 
 def _draw(group: Group, folder: Path) -> list[Path]:
