@@ -320,8 +320,8 @@ class Opened:
     ("line", "said"),
     [
         ("split --task 0/2", "unknown task '0/2': did you mean '0/1'? Accepted: 0/1, 2/3."),
-        ("split --task 4/5", "unknown task '4/5': "),
-        ("split --task 0/1 --method lp", "unknown method 'lp': "),
+        ("split --task 4/5", "unknown task '4/5'; accepted: "),
+        ("split --task 0/1 --method lp", "unknown method 'lp'; accepted: "),
         ("split --task 0/1 --method vlc", "unknown method 'vlc': did you mean 'vcl'?"),
         ("split --task 0/1 --out p.txt", "--out is p.txt; give a name that ends in .npz or .csv."),
         ("split --task 0/1 --out split", "--out is split; give a name that ends in .npz or .csv."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,8 @@ from vcl.lab.identity import description, same
 from vcl.lab.parts import same_part
 from vcl.lab.plan import make_plan
 from vcl.lab.registry import methods
+from vcl.lab.stopped import with_out
 from vcl.lab.store import Stack
-
-
-def with_out(command: str, out: Path) -> str:
-    """A command with the folder of its results."""
-    return command if " --out" in command else f"{command} --out {shlex.quote(str(out))}"
 
 
 def told(stack: Stack, shown: str, stacks: Sequence[Stack], out: Path) -> str:
