@@ -273,6 +273,8 @@ def test_a_published_run_of_an_earlier_version(here: Path) -> None:
 def test_the_published_results_of_the_paper(here: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     shutil.copytree(RESULTS / folder, here / "paper")
     before = files_under(here / "paper")
+    if folder == "paper":  # its figures are made and, for they are many, not turned into pixels; the others' are
+        monkeypatch.setattr("vcl.lab.figures.style._rendered", lambda *_, **__: b"")
     done("show paper")
     after = files_under(here / "paper")
     assert before.keys() <= after.keys()
