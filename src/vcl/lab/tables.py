@@ -37,8 +37,9 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
 def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     """The note below a table: what its numbers are."""
     text = f"Mean ± standard error over {seed_counts(rows)} seeds, averaged over tasks, after the last task."
+    text += " Log predictive is in nats an example; calibration is the expected calibration error, from 0 to 1."
     if any(method in paper for method in methods(rows)):
-        text += " The paper's numbers are for its own settings (preset paper)."
+        text += " The paper's numbers are accuracies in %, for its own settings (preset paper)."
     return text
 
 
