@@ -32,8 +32,10 @@ def unknown(kind: str, name: str, accepted: Iterable[str]) -> VclError:
 
     >>> str(unknown("method", "vlc", ["vcl", "mle"]))
     "unknown method 'vlc': did you mean 'vcl'? Accepted: mle, vcl."
+    >>> str(unknown("task", "7", ["0", "1"]))
+    "unknown task '7'; accepted: 0, 1."
     """
     names = sorted(accepted)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return VclError(f"unknown {kind} {name!r}: {hint}Accepted: {', '.join(names)}.")
+    hint = f": did you mean {near[0]!r}? Accepted" if near else "; accepted"
+    return VclError(f"unknown {kind} {name!r}{hint}: {', '.join(names)}.")

@@ -259,7 +259,7 @@ class TestCombine:
         point = Point(q.layout, q.mean)
         for given, words in (
             (([],), "no beliefs to combine"),
-            (([q], "average"), "unknown rule 'average': Accepted: geometric, mixture, product"),
+            (([q], "average"), "unknown rule 'average'; accepted: geometric, mixture, product"),
             (([q, q],), "give prior="),
             (([q, q], "mixture", q), "takes no prior"),
             (([q, q], "geometric", q), "takes no prior"),

@@ -229,13 +229,13 @@ def test_a_picture_is_never_written_over(here: Path, out: Path) -> None:
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        ("--task zero", "unknown task 'zero': Accepted: 0, 1."),
-        ("--task 7", "unknown task '7': Accepted: 0, 1."),
+        ("--task zero", "unknown task 'zero'; accepted: 0, 1."),
+        ("--task 7", "unknown task '7'; accepted: 0, 1."),
         ("--task 0 --count 0", "--count is 0; give at least 1."),
         ("--task 0 --count -3", "--count is -3; give at least 1."),
         ("--task 0 --out grid.jpg", "--out is grid.jpg; give a name that ends in .png."),
         ("--task 0 --method vlc", "unknown method 'vlc': did you mean 'vcl'?"),
-        ("--task 0 --method mle", "unknown method 'mle': "),
+        ("--task 0 --method mle", "unknown method 'mle'; accepted: "),
         ("--task 0 --out nowhere/grid.png", "--out is nowhere/grid.png, but nowhere is not a folder; give a file in a"),
         ("--task 0 --out out", "--out is out, which is a folder; give a file, such as out/samples.png."),
     ],
@@ -280,7 +280,7 @@ def test_a_run_that_was_not_finished(out: Path) -> None:
         if name != "si":
             unfinished(out, name)
     assert call("sample out --task 0 --count 1 --out one.png").output.startswith("1 images of task 0 by si, ")
-    assert fault("sample out --task 0 --method vcl") == "unknown method 'vcl': Accepted: si."
+    assert fault("sample out --task 0 --method vcl") == "unknown method 'vcl'; accepted: si."
     unfinished(out, "si")
     assert fault("sample out --task 0") == (
         "out holds no finished part; give a folder that `vcl run` made, and finish it there."
@@ -303,7 +303,7 @@ def test_the_folder_of_a_part_is_as_good(here: Path, out: Path, monkeypatch: pyt
         assert call(f"sample {asked} --task 0 --count 4 --out {here / file}.png").exit_code == 0
     monkeypatch.chdir(here)
     assert len({(here / f"{file}.png").read_bytes() for file in "abcdef"}) == 1
-    assert fault(f"sample {part} --task 0 --method vcl").startswith("unknown method 'vcl': Accepted: naive.")
+    assert fault(f"sample {part} --task 0 --method vcl").startswith("unknown method 'vcl'; accepted: naive.")
 
 
 def test_of_several_parts_of_a_method_one_must_be_named(here: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_mistake_ends_the_process_with_one_line(
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 1
-    assert capsys.readouterr().err == "vcl: unknown task '7': Accepted: 0, 1.\n"
+    assert capsys.readouterr().err == "vcl: unknown task '7'; accepted: 0, 1.\n"
 
 
 # Grids and sweeps.
@@ -448,16 +448,16 @@ def test_list_names_experiments_and_methods() -> None:
         (smoke("--set classifier_hidden=0"), "classifier_hidden is 0; give at least 1."),
         (smoke("--set classifier_epochs=0"), "classifier_epochs is 0; give at least 1."),
         (smoke("--set prior_var=0"), "prior_var is 0.0; give a number from 1e-12 to 1e+06."),
-        (smoke("--set head_kl=perhaps"), "unknown head_kl 'perhaps': Accepted: no, yes."),
-        (smoke("--set private=middle"), "unknown private 'middle': Accepted: lower, upper."),
-        (smoke("--set encoder=public"), "unknown encoder 'public': "),
-        (smoke("--set binarised=true"), "unknown binarised 'true': Accepted: no, yes."),
+        (smoke("--set head_kl=perhaps"), "unknown head_kl 'perhaps'; accepted: no, yes."),
+        (smoke("--set private=middle"), "unknown private 'middle'; accepted: lower, upper."),
+        (smoke("--set encoder=public"), "unknown encoder 'public'; accepted: "),
+        (smoke("--set binarised=true"), "unknown binarised 'true'; accepted: no, yes."),
         (smoke("--set hidden=8,8"), "setting hidden takes a whole number, not '8,8'."),
         (smoke("--set order=0,2"), "order is (0, 2); name each of 0,1 once, in the order that you want."),
         (smoke("--set heads=multi"), "unknown setting 'heads': "),
         (smoke("--set tasks=11"), "tasks is 11; "),
-        (smoke("--method mle"), "unknown method 'mle': "),
-        (smoke("--method vcl-kcenter"), "unknown method 'vcl-kcenter': Accepted: ewc, "),
+        (smoke("--method mle"), "unknown method 'mle'; accepted: "),
+        (smoke("--method vcl-kcenter"), "unknown method 'vcl-kcenter'; accepted: ewc, "),
         (
             smoke("--method vcl,naive --grid lambda=1,2"),
             "none of vcl, naive takes a lambda, so there is no grid to try",

@@ -261,7 +261,7 @@ def kept(given: EvaluationContext, state: Any) -> Saved:
 def test_saved_generators_say_what_they_cannot_draw(digits: Arrays, judge: Judge) -> None:
     given = context_after("naive", digits, judge, 1)
     saved = kept(given, from_bytes(to_bytes(decoders(given))))
-    with pytest.raises(VclError, match=r"^unknown task '1': Accepted: 0\.$"):
+    with pytest.raises(VclError, match=r"^unknown task '1'; accepted: 0\.$"):
         saved_images(saved, "1", 3, 0)
     with pytest.raises(VclError, match=r"^--count is -2; give at least 1\.$"):
         saved_images(saved, "0", -2, 0)

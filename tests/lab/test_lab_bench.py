@@ -151,6 +151,11 @@ def test_the_command_shows_and_writes_the_same(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(suite, "QUICK", suite.Size(1, 20, 300, 60))
     monkeypatch.setattr(suite, "RUNS", (1,))
     monkeypatch.setattr(suite, "DRAWS", (1, 2))
+    monkeypatch.setattr(suite, "IMPORTS", 1)
+    monkeypatch.setattr(suite, "take_turns", lambda jobs, *_, **__: take_turns(jobs, 1, 1, CPU, warm_up=0))
+    few = [shape._replace(runs=shape.runs[:1], draws=2 if number else shape.draws)
+           for number, shape in enumerate(shapes.published(60))]  # fmt: skip
+    monkeypatch.setattr(shapes, "published", lambda task: few)
     result = call("bench --quick --device cpu --out bench.json")
     assert result.exit_code == 0, result.output
     about = json.loads((here / "bench.json").read_text())

@@ -20,7 +20,6 @@ from vcl import __version__
 from vcl.errors import NonFiniteError
 from vcl.lab import cli, compute, learning
 from vcl.lab.classification import METRICS
-from vcl.lab.cli import STOPPED
 from vcl.lab.datasets import names as dataset_names
 from vcl.lab.experiments import EXPERIMENTS
 from vcl.lab.methods.networks import METHODS
@@ -315,7 +314,7 @@ def test_methods_that_do_not_climb(here: Path, rest: str) -> None:
         (smoke("--set init_sd=1e30"), "init_sd is 1e+30; give a number from 1e-06 to 1000."),
         (smoke("--method si --set damping=1e-300"), "damping is 1e-300; give a number from 1e-12 to 1e+06."),
         (smoke("--method ewc --set lambda=1e30"), "lambda is 1e+30; give a number from 0 (which forgets) to 1e+12."),
-        (smoke("--set heads=two"), "unknown heads 'two': Accepted: multi, single."),
+        (smoke("--set heads=two"), "unknown heads 'two'; accepted: multi, single."),
         ("run permuted-digits --preset smoke --set heads=multi", "unknown setting 'heads': did you mean"),
     ],
 )
@@ -411,6 +410,23 @@ def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return stopped.value.code
 
 
+def test_ctrl_c_names_the_folder_that_was_chosen(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*given: Any, **named: Any) -> Iterator[FinishedTask]:
+        yield next(run_method(*given, **named))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "run_method", interrupted)
+        assert through_main(smoke("--set hidden=4"), patch) == 130
+    (out,) = Path("runs").iterdir()
+    again = smoke(f"--set hidden=4 --out {out}")
+    said = f"vcl: stopped; finished tasks are kept in {out}, and `vcl {again}` continues after them.\n"
+    assert capsys.readouterr().err == said
+    assert "vcl: continues after task 1\n" in call(again).output
+
+
 def test_ctrl_c_keeps_what_was_finished(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -424,7 +440,11 @@ def test_ctrl_c_keeps_what_was_finished(
     with monkeypatch.context() as patch:
         patch.setattr(learning, "run_method", interrupted)
         assert through_main(smoke("--out out"), patch) == 130
-    assert capsys.readouterr().err == f"vcl: {STOPPED}\n"
+    again = f"vcl {smoke('--out out')}"
+    assert (
+        capsys.readouterr().err
+        == f"vcl: stopped; finished tasks are kept in out, and `{again}` continues after them.\n"
+    )
     assert read_csv(part_folder(here / "out", "split-digits-vcl") / "rows.csv") == kept[0].rows
     # As was said, the same command continues after it.
     result = call(smoke("--out out"))

@@ -23,9 +23,9 @@ from lab_made import alone, call, fault, files_under, part_folder, shown_rows
 from vcl.errors import VclError
 from vcl.lab import claim
 from vcl.lab.claim import MARKER, Claim, claimed
-from vcl.lab.cli import STOPPED
 from vcl.lab.folder import new_under, results_folder, write_new
 from vcl.lab.results import read_csv
+from vcl.lab.stopped import NOTHING
 
 FORK = multiprocessing.get_context("fork")
 TAKEN = "another vcl is at work in"
@@ -214,7 +214,7 @@ def test_a_run_that_ends_before_its_first_row_is_not_in_the_way(here: Path) -> N
     for kind, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         _, said, ended = ends[kind]
         assert (said, ended) == (
-            f"vcl: {STOPPED}\n",
+            f"vcl: {NOTHING}\n",
             code,
         )
         assert not outs[kind].exists()

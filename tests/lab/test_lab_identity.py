@@ -17,7 +17,7 @@ from lab_made import alone, call, fault
 
 from vcl.errors import VclError
 from vcl.lab import registry
-from vcl.lab.identity import Flat, described, description, digest_of_made, identity, same
+from vcl.lab.identity import Flat, at_default, described, description, digest_of_made, identity, same, same_stored
 from vcl.lab.plan import Plan, check_used, make_plan, unused, uses
 from vcl.lab.registry import code_of, experiment, load_file, method
 from vcl.lab.settings import BEFORE, values_of, with_values
@@ -109,6 +109,30 @@ def test_trap_a_default_that_changes_after_the_field_was_added_is_no_value_of_pa
         settings = Flat(kind(Later(2, more=at)))
         assert same(stored(Flat(Inner(2))), settings) == (at == before)
         assert same(stored(settings), settings)
+
+
+@dataclass(frozen=True)
+class Held:
+    values: Any = field(default_factory=lambda: torch.zeros(3))
+
+
+def test_a_tensor_that_was_added_later_is_compared_by_its_content() -> None:
+    assert same({}, Held())
+    assert not same({}, Held(torch.ones(3)))
+
+
+def test_two_stored_descriptions_follow_the_policy() -> None:
+    """What is stored with the newer one says which of its fields an older one may lack."""
+    later = changed(rate=0.1, more=5.0)
+    before, plain, other = {"a": stored(Inner(2))}, {"a": later(2)}, {"a": later(2, more=6.0)}
+    assert list(at_default(plain)) == ["a.rate", "a.more"]
+    assert list(at_default(other)) == ["a.rate"]
+    assert list(at_default({"a": Flat(Nested(Inner(3, 0.7)))})) == ["a.rate"]
+    for newer in (plain, other, {"a": later(3)}, {"a": changed()(2)}):
+        assert same_stored(before, stored(newer), list(at_default(newer))) == same(before, newer)
+    assert not same_stored(before, stored(plain), ()), "nothing is known of its defaults"
+    assert not same_stored(stored(plain), before, ["a.rate"]), "a field is gone"
+    assert not same_stored(before, 3, ())
 
 
 def test_a_field_without_a_default_that_was_added_later_is_another() -> None:

@@ -201,3 +201,13 @@ def test_the_dataset_of_a_plan(name: str, given: str | None, taken: str | None, 
 def test_a_dataset_that_cannot_be_is_refused(name: str, given: str | None, message: str) -> None:
     with pytest.raises(VclError, match=re.escape(message)):
         plan(name=name, dataset=given)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "changes", "origin"),
+    [(None, [], "preset smoke"), (2, [], "given"), (3, [], "given"), (None, ["seeds=2"], "given")],
+)
+def test_seeds_that_were_given_are_listed_as_given(seeds: int | None, changes: list[str], origin: str) -> None:
+    """Those that equal the preset's number too."""
+    listed = make_plan("split-digits", "vcl", "smoke", seeds, "cpu", changes).listed()
+    assert [value.origin for value in listed if value.setting.name == "seeds"] == [origin]

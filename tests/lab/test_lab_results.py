@@ -125,6 +125,13 @@ def test_the_note_counts_seeds_and_speaks_of_the_paper_only_where_it_has_numbers
     assert "paper" not in tables.explain(rows, {"batch-vi": 90.0})
 
 
+def test_every_column_of_the_table_has_a_unit_in_its_head_or_in_the_note() -> None:
+    note = tables.explain(two_seeds("vcl"), {"vcl": 90.0})
+    in_the_note = {"paper": "accuracies in %", "log predictive": "in nats", "calibration": "from 0 to 1"}
+    for column in tables.COLUMNS[1:]:
+        assert column.endswith(" %") or in_the_note[column] in note, column
+
+
 def test_terminal_table_shows_every_cell_at_eighty_columns() -> None:
     console = Console(width=80)
     lines = tables.cells([*two_seeds("vcl"), *one_seed("mle")], {"vcl": 90.0})

@@ -132,10 +132,10 @@ def test_there_may_be_many_changes_and_the_last_word_counts() -> None:
         ("hidden=100;50", "setting hidden takes whole numbers with commas between, not '100;50'"),
         ("hidden=", "setting hidden takes whole numbers with commas between, not ''"),
         ("estimator=locl", "unknown estimator 'locl': did you mean 'local'? Accepted: local, weights."),
-        ("predictive=both", "unknown predictive 'both': Accepted: joint, per-head."),
+        ("predictive=both", "unknown predictive 'both'; accepted: joint, per-head."),
         ("heads=singel", "unknown heads 'singel': did you mean 'single'? Accepted: multi, single."),
-        ("fisher=exact", "unknown fisher 'exact': "),
-        ("anchor=mine", "unknown anchor 'mine': "),
+        ("fisher=exact", "unknown fisher 'exact'; accepted: "),
+        ("anchor=mine", "unknown anchor 'mine'; accepted: "),
     ],
 )
 def test_what_is_wrong_is_said(pair: str, message: str) -> None:
@@ -471,7 +471,7 @@ def test_a_name_that_a_shared_part_and_a_method_have_must_be_qualified() -> None
         ("vlc.draws=4", "unknown part 'vlc': did you mean 'vcl'? Accepted: ewc, network, run, si, stream, vcl."),
         ("mle.epochs=4", "unknown part 'mle'"),
         ("vcl.lam=4", "unknown setting 'lambda'"),
-        ("stream.epochs=4", "unknown setting 'epochs': "),
+        ("stream.epochs=4", "unknown setting 'epochs'; accepted: "),
         ("vcl.drawn=4", "unknown setting 'drawn': did you mean 'draws'? Accepted: "),
         ("particles=10", "unknown setting 'particles'"),
         ("vcl.draws=0.5", "setting draws takes a whole number, not '0.5'"),

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab import cli, learning
-from vcl.lab.cli import STOPPED
 from vcl.lab.datasets import load
 from vcl.lab.part import Loaded
 from vcl.lab.plan import make_plan
@@ -359,7 +358,11 @@ def test_ctrl_c_keeps_the_validation_rows(
 
     monkeypatch.setattr(learning, "run_method", interrupted)
     assert through_main(smoke("--method si --grid lambda=1,10 --out out"), monkeypatch) == 130
-    assert capsys.readouterr().err == f"vcl: {STOPPED}\n"
+    again = f"vcl {smoke('--method si --grid lambda=1,10 --out out')}"
+    assert (
+        capsys.readouterr().err
+        == f"vcl: stopped; finished tasks are kept in out, and `{again}` continues after them.\n"
+    )
     assert len(read_csv(part_folder(here / "out", f"{GROUP}-si") / "rows.csv")) == 2 * 2 * 4
 
 
@@ -376,7 +379,7 @@ def test_a_sweep_that_fails_before_any_row_leaves_nothing(here: Path, select: st
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (smoke("--grid lambda=1,2 --select foo"), "unknown way to select 'foo': Accepted: test, validation."),
+        (smoke("--grid lambda=1,2 --select foo"), "unknown way to select 'foo'; accepted: test, validation."),
         (smoke("--grid lambda=1,2 --select tset"), "unknown way to select 'tset': did you mean 'test'?"),
         (smoke("--grid lambda=1,2 --validation 0"), "--validation is 0.0; give the share of the training data to hold"),
         (smoke("--grid lambda=1,2 --validation 1"), "--validation is 1.0; give the share"),

@@ -122,10 +122,10 @@ def test_a_setting_of_the_users_own_computes_anew_what_it_touches(here: Path, mo
     assert set(learned[count:]) == {"ewc"}
     assert "takes a whole number" in fault(f"paper lambda-permuted {SMOKE} --out out --set epochs=many")
     for given, said in (
-        ("dampin=1", "unknown setting 'dampin': "),
+        ("dampin=1", "unknown setting 'dampin'; accepted: "),
         ("coreset=1", "setting coreset changes nothing for ewc, si, lp on cpu; leave it out. What can be set here: "),
         ("vcl.lr=1", "setting lr changes nothing for ewc, si, lp on cpu; leave it out. What can be set here: "),
-        ("ewc.damping=1", "unknown setting 'damping': "),
+        ("ewc.damping=1", "unknown setting 'damping'; accepted: "),
     ):
         assert fault(f"paper lambda-permuted {SMOKE} --out out --set {given}").startswith(said)
 

@@ -314,8 +314,8 @@ class Opened:
     ("line", "said"),
     [
         ("split --task 0/2", "unknown task '0/2': did you mean '0/1'? Accepted: 0/1, 2/3."),
-        ("split --task 4/5", "unknown task '4/5': "),
-        ("split --task 0/1 --method lp", "unknown method 'lp': "),
+        ("split --task 4/5", "unknown task '4/5'; accepted: "),
+        ("split --task 0/1 --method lp", "unknown method 'lp'; accepted: "),
         ("split --task 0/1 --method vlc", "unknown method 'vlc': did you mean 'vcl'?"),
         ("split --task 0/1 --out p.txt", "--out is p.txt; give a name that ends in .npz or .csv."),
         ("split --task 0/1 --out split", "--out is split; give a name that ends in .npz or .csv."),
@@ -359,11 +359,11 @@ def test_of_several_parts_of_a_method_one_must_be_named(runs: Path) -> None:
     assert sorted(seeds) == [[0, 1], [2]]
     done("run split-digits --method vcl --seeds 1 --set epochs=3 --preset smoke --device cpu --out split")
     said = fault("predict split --task 0/1")
-    assert said.startswith(
-        "split holds several parts of vcl; give the label or the folder of one: 'vcl predictive=per-head' in "
+    assert said.startswith("split holds several parts of vcl; give the label or the folder of one: 'vcl' in "), (
+        "vcl does not use predictive, which was given"
     )
     assert "'vcl epochs=3' in " in said
-    assert predicted("split --method 'vcl predictive=per-head' --task 0/1", "plain.npz")["seeds"].tolist() == [0, 1, 2]
+    assert predicted("split --method vcl --task 0/1", "plain.npz")["seeds"].tolist() == [0, 1, 2]
     assert predicted("split --method 'vcl epochs=3' --task 0/1", "other.npz")["seeds"].tolist() == [0]
 
 

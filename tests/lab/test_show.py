@@ -12,8 +12,11 @@ from types import ModuleType
 import pytest
 from lab_made import alone, among_digits, call, done, fault, files_under, part_folder, shown_rows
 
+from vcl.lab.experiments.digits import SPLIT_DIGITS
+from vcl.lab.parts import gathered, same_part
 from vcl.lab.registry import FILES
 from vcl.lab.results import final, methods, read_csv
+from vcl.lab.store import Stack
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -100,10 +103,127 @@ def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | {"finished": False, "tasks": about["tasks"][:1]}))
     said = done("show out")
-    line = f"mle: 1 tasks are finished; `{about['command']}` continues it."
+    line = f"mle: 1 tasks are finished; `{about['command']} --out out` continues it."
     assert line in said
     assert line in (out / "table.md").read_text()
     assert "mle" not in methods(shown_rows(out))
+    path.write_text(json.dumps(about | {"finished": False, "command": "vcl run --out=there"}))
+    assert "; `vcl run --out=there` continues it.\n" in done("show out")
+
+
+@pytest.mark.parametrize("why", ["another default", "a setting that is gone", "runs that are there", "another version"])
+def test_what_no_command_continues_can_be_deleted(here: Path, why: str) -> None:
+    done("run split-digits --method mle --preset smoke --device cpu --set hidden=4 --seeds 1 --out out")
+    folder = part_folder(Path("out"), "split-digits-mle")
+    path = folder / "part.json"
+    about = json.loads(path.read_text()) | {"finished": False}
+    if why == "runs that are there":
+        shutil.copytree(folder, folder.with_name("split-digits-mle-000000000000"))
+    elif why == "a setting that is gone":
+        about["changes"].append("breadth=3")
+    elif why == "another default":
+        about["description"]["method"]["settings"]["init_sd"] = 0.123
+    else:
+        about["description"]["experiment"]["version"] = 0
+    path.write_text(json.dumps(about))
+    said = done("show out")
+    assert "continues it." not in said
+    assert (f"mle: 2 tasks are finished; no command continues it any more; {folder} can be deleted.\n") in said
+    shutil.rmtree(folder)
+    assert call("show out").exit_code == (0 if why == "runs that are there" else 1)
+
+
+def test_a_part_of_older_code_and_more_runs_of_it_are_one_line(here: Path) -> None:
+    """As if `average` and `order` had not been there when the first seed was computed."""
+    smoke = "run split-digits --method vcl --preset smoke --device cpu --set hidden=4 --out out --seeds"
+    done(f"{smoke} 1")
+    path = part_folder(here / "out", "split-digits-vcl") / "part.json"
+    about = json.loads(path.read_text())
+    del (
+        about["defaults"],
+        about["description"]["method"]["settings"]["average"],
+        about["description"]["stream"]["order"],
+    )
+    path.write_text(json.dumps(about))
+    done(f"{smoke} 2")
+    assert len(list((here / "out" / "parts").iterdir())) == 2, "the store took the first seed for one of this part"
+    rows = shown_rows(here / "out")
+    assert (methods(rows), {row.seed for row in rows}) == (["vcl"], {0, 1})
+    assert not (here / "out" / "split-digits-2").exists()
+    done("predict out --task 0/1 --out both.csv")
+    assert {line.partition(",")[0] for line in Path("both.csv").read_text().splitlines()} == {"seed", "0", "1"}
+
+
+def test_a_line_with_other_settings_than_its_neighbours_says_so(here: Path) -> None:
+    smoke = "run split-digits --device cpu --set hidden=4 --seeds 1 --out"
+    for out, lines, names in (
+        ("shared", ["vcl,ewc --preset smoke --set epochs=1 --set vcl.draws=1"], ["vcl draws=1", "ewc"]),
+        ("apart", ["vcl --preset smoke --set epochs=1", "ewc --preset smoke"], ["vcl epochs=1", "ewc"]),
+        ("own", ["vcl --preset smoke --set vcl.epochs=1", "ewc --preset smoke --set epochs=1"], ["vcl", "ewc"]),
+        ("unused", ["vcl,ewc --preset smoke --set draws=1", "mle --preset smoke"], ["vcl draws=1", "ewc", "mle"]),
+        ("equal", ["vcl --preset smoke --set epochs=2", "ewc --preset smoke"], ["vcl", "ewc"]),
+        ("stream", ["vcl --preset smoke --set tasks=3", "ewc --preset smoke --set stream.tasks=3"], ["vcl", "ewc"]),
+    ):
+        for line in lines:
+            done(f"{smoke} {out} --method {line}")
+        assert methods(shown_rows(here / out)) == names, out
+
+
+def test_titles_of_one_experiment_say_how_their_streams_differ(here: Path) -> None:
+    smoke = "run split-digits --method mle --preset smoke --device cpu --set hidden=4 --seeds 1 --out out"
+    for change in ("", "train_limit=50", "order=1,0", "tasks=3", "train_limit=50 --set order=1,0"):
+        done(f"{smoke} --set {change}" if change else smoke)
+
+    def titles() -> list[str]:
+        return [line for line in (here / "out" / "table.md").read_text().splitlines() if line.startswith("# ")]
+
+    start = "# split-digits, preset smoke"
+    assert titles() == [
+        f"{start}, after 2 tasks",
+        f"{start}, train_limit=50, after 2 tasks",
+        f"{start}, order=1,0, after 2 tasks",
+        f"{start}, after 3 tasks",
+        f"{start}, order=1,0, train_limit=50, after 2 tasks",
+    ]
+    # Other data, and a difference that no setting names.
+    parts = here / "out" / "parts"
+    first = min(parts.iterdir(), key=lambda path: json.loads((path / "part.json").read_text())["asked"])
+    for name, change in (("0", {"data": "0123456789abcdef"}), ("1", {"stream": None})):
+        other = shutil.copytree(first, parts / f"split-digits-mle-{name * 12}") / "part.json"
+        about = json.loads(other.read_text())
+        other.write_text(json.dumps(about | {"description": about["description"] | change}))
+    done("show out")
+    assert any(", data 012345, after 2 tasks" in title for title in titles())
+    assert len(set(titles())) == len(titles()) == 7
+
+
+def test_where_presets_differ_each_line_names_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    same = " ".join(f"--set {each}" for each in ("tasks=2", "train_limit=50", "test_limit=50", "epochs=1"))
+    for preset, method in (("smoke", "vcl"), ("quick", "vcl,mle")):
+        done(f"run split-digits --device cpu --method {method} --preset {preset} --seeds 1 {same} --out out")
+    names = methods(shown_rows(here / "out"))
+    assert names == ["vcl (smoke)", "vcl (quick)", "mle (quick)"]
+    known = SPLIT_DIGITS._replace(paper={"vcl": 12.3})
+    monkeypatch.setattr("vcl.lab.show.experiments", lambda: {"split-digits": known})
+    monkeypatch.setattr("vcl.lab.store.experiments", lambda: {"split-digits": known})
+    done("show out")
+    table = (here / "out" / "table.md").read_text().splitlines()
+    assert ["12.3" in line for line in table if line.startswith(("| vcl", "| mle"))] == [True, True, False]
+
+
+def test_the_newest_stack_decides_which_are_of_one_part() -> None:
+    """As in the store, where today's default decides: here it was 1 for a while, and then 2."""
+
+    def stack(name: str, about: dict[str, int], *defaults: str) -> Stack:
+        return Stack(Path(name), {"description": {"method": about}, "defaults": list(defaults)})
+
+    oldest, middle = stack("a", {}), stack("b", {"rate": 1}, "method.rate")
+    newest, other = stack("c", {"rate": 2}, "method.rate"), stack("d", {"rate": 3})
+    assert gathered([oldest, middle], same_part) == [[oldest, middle]]
+    assert gathered([oldest, middle, newest], same_part) == [[oldest, newest], [middle]]
+    assert gathered([oldest, other], same_part) == [[oldest], [other]]
+    odd = stack("e", {"rate": float("nan")})  # type: ignore[dict-item]
+    assert gathered([odd, odd._replace(folder=Path("f"))], same_part) == [[odd], [odd._replace(folder=Path("f"))]]
 
 
 def test_a_paper_folder_is_shown_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +267,8 @@ def test_a_published_run_of_an_earlier_version(here: Path) -> None:
 def test_the_published_results_of_the_paper(here: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     shutil.copytree(RESULTS / folder, here / "paper")
     before = files_under(here / "paper")
+    if folder == "paper":  # its figures are made and, for they are many, not turned into pixels; the others' are
+        monkeypatch.setattr("vcl.lab.figures.style._rendered", lambda *_, **__: b"")
     done("show paper")
     after = files_under(here / "paper")
     assert before.keys() <= after.keys()
@@ -231,6 +353,13 @@ def test_rows_without_what_made_them(here: Path, content: str | None) -> None:
     assert "\n" not in said
 
 
+def test_old_rows_that_lack_a_metric(here: Path) -> None:
+    shutil.copytree(RESULTS / "split-mnist" / "single-head", here / "old")
+    without(here / "old" / "rows.csv", "accuracy")
+    done("show old")
+    assert "nan" not in (here / "old" / "table.md").read_text()
+
+
 def test_old_rows_that_are_damaged(here: Path) -> None:
     shutil.copytree(RESULTS / "split-mnist" / "single-head", here / "old")
     (here / "old" / "rows.csv").write_text("method,seed\n")
@@ -275,6 +404,35 @@ def test_an_experiment_of_a_plugin_that_is_missing(here: Path, monkeypatch: pyte
     assert (here / "out" / "table.md").read_text() == table
 
 
+METHOD = """
+from vcl.lab.methods.entry import MethodEntry
+from vcl.lab.registry import method
+MLE = method("mle")
+MINE = MethodEntry("mine", "mine", MLE.settings, lambda s: MLE.build(s))
+"""
+
+
+def test_an_unfinished_part_of_a_plugin_that_was_edited(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vcl.lab.registry.FILES", {})
+    (here / "mine.py").write_text(METHOD)
+    done("run split-digits --method mine --preset smoke --device cpu --seeds 1 --plugin mine.py --out out")
+    folder = part_folder(Path("out"), "split-digits-mine")
+    about = json.loads((folder / "part.json").read_text()) | {"finished": False, "command": "vcl again"}
+    (folder / "part.json").write_text(json.dumps(about))
+
+    def shown(line: str, edit: str) -> str:
+        monkeypatch.setattr("vcl.lab.registry.FILES", {})
+        (here / "mine.py").write_text(METHOD + edit)
+        return done(line).splitlines()[-1]
+
+    begun = "mine: 2 tasks are finished; "
+    assert shown("show out --plugin mine.py", "") == f"{begun}`vcl again --out out` continues it."
+    assert shown("show out --plugin mine.py", "MORE = 1") == (
+        f"{begun}no command continues it any more; {folder} can be deleted."
+    )
+    assert shown("show out", "") == f"{begun}its method is not known here; give the file that defines it with --plugin."
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -298,6 +456,46 @@ def test_a_damaged_part_is_one_sentence_that_names_it(out: Path, name: str, cont
     shutil.rmtree(path.parent)
     done("show out")
     assert "mle" not in methods(shown_rows(out))
+
+
+KINDS = {
+    "split-digits-mle": ("accuracy", "log predictive", "calibration error", "Brier score"),
+    "generative-digits-vcl": ("log likelihood", "classifier uncertainty"),
+    "sine-vcl": ("log predictive", "RMSE", "90 % coverage"),
+}
+
+
+def without(path: Path, *metrics: str) -> None:
+    """Leave the rows of some metrics out of a file."""
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines if line.split(",")[4] not in metrics]
+    assert len(kept) < len(lines)
+    path.write_text("\n".join(kept) + "\n")
+
+
+@pytest.mark.parametrize(("stem", "metric"), [(stem, each) for stem, metrics in KINDS.items() for each in metrics])
+def test_rows_that_lack_a_metric_are_refused(story: Path, here: Path, stem: str, metric: str) -> None:
+    folder = shutil.copytree(part_folder(story, stem), here / "out" / "parts" / part_folder(story, stem).name)
+    path = folder.relative_to(here) / "rows.csv"
+    without(path, metric)
+    said = f"{path} cannot be read (all values of {metric} are missing); delete its folder to compute it anew."
+    assert fault("show out") == said
+
+
+@pytest.mark.parametrize("stem", KINDS)
+def test_a_part_of_an_older_version_that_lacks_metrics_is_shown_without_them(
+    story: Path, here: Path, stem: str
+) -> None:
+    folder = shutil.copytree(part_folder(story, stem), here / "out" / "parts" / part_folder(story, stem).name)
+    path, rows = folder / "part.json", (folder / "rows.csv").read_text()
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("metrics", "defaults")}))
+    done("show out")
+    for lacking in (KINDS[stem][:1], KINDS[stem][:-1], KINDS[stem][1:]):
+        (folder / "rows.csv").write_text(rows)
+        without(folder / "rows.csv", *lacking)
+        done("show out")
+        assert "nan" not in (here / "out" / "table.md").read_text()
 
 
 def test_rows_that_are_gone(out: Path) -> None:

@@ -25,6 +25,7 @@ from vcl.errors import VclError
 from vcl.fitting.loop import Progress
 from vcl.lab import background_writer, compute, folder, learning
 from vcl.lab import store as store_module
+from vcl.lab.claim import claimed
 from vcl.lab.compute import Result, missing, prepare
 from vcl.lab.evaluation import Run
 from vcl.lab.identity import described, description, identity
@@ -423,6 +424,19 @@ def test_an_unfinished_stack_is_continued_if_all_its_runs_are_asked_for(
     assert Counter(row.seed for row in found.rows) == dict.fromkeys(range(3), 6 * 4)
 
 
+def test_only_a_command_that_needs_the_stack_of_another_process_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(monkeypatch, plan("si", seeds=2), store, after=3)
+    with claimed(only(store)):
+        for seeds in (2, 3):
+            with pytest.raises(VclError, match="another vcl is at work in"):
+                computed(plan("si", seeds=seeds), store)
+        found = computed(plan("si", seeds=1), store)
+    assert {row.seed for row in found.rows} == {0}
+    assert sorted(len(stack.runs) for stack in store.stacks()) == [1, 2]
+
+
 def test_an_unfinished_stack_is_continued_beside_new_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped(monkeypatch, plan("si", seeds=2), store, after=3)
     with monkeypatch.context() as patch:
@@ -716,8 +730,6 @@ def test_other_settings_are_another_part_that_never_mixes(here: Path) -> None:
 
 
 def test_a_part_that_another_process_computes_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vcl.lab.claim import claimed
-
     run("--method mle")
     before = files_under(here / "out")
 

@@ -12,6 +12,7 @@ import typer
 from vcl import __version__
 from vcl.errors import VclError
 from vcl.lab.commands import bench, data, list_names, paper, predict, run, sample, show, sweep
+from vcl.lab.stopped import INTERRUPTED, STOPPED, TERMINATED, Stopped
 
 HELP = """Variational continual learning: yesterday's posterior is today's prior.
 
@@ -42,17 +43,9 @@ app.command("bench")(bench.bench)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, set by typer."""
-
-TERMINATED = 143
-"""The exit code after SIGTERM."""
-
 LESS = "give fewer seeds or --jobs, a smaller batch, fewer draws, or a smaller network."
 NO_MEMORY = ("can't allocate memory", "out of memory")
 """Parts of torch's messages when an allocation fails."""
-
-STOPPED = "stopped; finished tasks are kept. The same command with --out and that folder continues after them."
 
 
 def _version(wanted: bool) -> None:
@@ -96,7 +89,8 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            typer.echo(f"vcl: {STOPPED}", err=True)
+            told = stop.told if isinstance(stop, Stopped) else STOPPED
+            typer.echo(f"vcl: {told}", err=True)
         raise
 
 

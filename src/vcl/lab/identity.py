@@ -20,7 +20,7 @@ A description holds every value, those that equal a default too. The policy:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from hashlib import blake2b
@@ -62,6 +62,11 @@ class Entry(NamedTuple):
     key: str
     value: Any
     before: Any = MISSING
+
+    @property
+    def omissible(self) -> bool:
+        """Whether a description without it means the same: it has the value that parts without it were made with."""
+        return self.before is not MISSING and bool(described(self.value) == described(self.before))
 
 
 def description(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,9 +136,27 @@ def same(stored: Any, value: Any) -> bool:
         return bool(stored == json.loads(json.dumps(described(value))))
     if not isinstance(stored, dict) or stored.keys() - {entry.key for entry in entries}:
         return False
-    return all(
-        same(stored[key], own) if key in stored else before is not MISSING and bool(own == before)
-        for key, own, before in entries
+    return all(same(stored[entry.key], entry.value) if entry.key in stored else entry.omissible for entry in entries)
+
+
+def at_default(value: Any, path: str = "") -> Iterator[str]:
+    """The places in a description, such as ``stream.order``, whose value parts without the field were made with.
+
+    They are stored with the description, so that it can later be compared with an older one that lacks such fields.
+    """
+    for entry in _entries(value) or ():
+        if entry.omissible:
+            yield path + entry.key
+        yield from at_default(entry.value, f"{path}{entry.key}.")
+
+
+def same_stored(older: Any, newer: Any, defaults: Collection[str], path: str = "") -> bool:
+    """The policy for two stored descriptions; ``defaults`` are the places of the newer one that have their default."""
+    if not isinstance(older, dict) or not isinstance(newer, dict):
+        return bool(older == newer)
+    return older.keys() <= newer.keys() and all(
+        same_stored(older[key], each, defaults, f"{path}{key}.") if key in older else path + key in defaults
+        for key, each in newer.items()
     )
 
 

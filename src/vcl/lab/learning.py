@@ -17,7 +17,7 @@ from vcl.lab.claim import claimed
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Run
 from vcl.lab.folder import remove_unfinished, write_atomic, write_atomic_bytes
-from vcl.lab.identity import described, same
+from vcl.lab.identity import at_default, described, same
 from vcl.lab.largest import engine_of
 from vcl.lab.part import Part
 from vcl.lab.progress import both, watching
@@ -107,6 +107,7 @@ class Learning(NamedTuple):
                 objectives += _objectives(epochs, done.number, stored, done.state)
                 epochs.clear()
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
+                known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
                 known["seconds"] = round(known["seconds"] + done.seconds, 3)
                 known["set_aside"] = [each._asdict() for each in done.state.set_aside]
                 if done.pictures is not None:
@@ -151,6 +152,7 @@ def _about(
         "notes": list(notes),
         "set_aside": [],
         "description": described(value),
+        "defaults": list(at_default(value)),
     }
 
 
@@ -202,5 +204,6 @@ def resumed(stack: Stack, part: Part) -> tuple[State[Any], list[Row], list[Tenso
     with reading(folder / ROWS):
         rows = [row for row in read_csv(folder / ROWS) if row.after <= state.t]
         alive = {(stored_label(entry.name, stack.runs[run]), stack.runs[run].seed) for run in state.alive}
-    check_rows([row for row in rows if row[:2] in alive], sorted(alive), stack.known["tasks"][: state.t], folder / ROWS)
+    tasks, metrics = stack.known["tasks"][: state.t], stack.known.get("metrics", ())
+    check_rows([row for row in rows if row[:2] in alive], sorted(alive), tasks, folder / ROWS, metrics)
     return state, rows, pictures

@@ -60,6 +60,8 @@ class Plan:
     dataset: str | None = None
     validation: float | None = None
     """The share of the training data that stands in for the test data, if any."""
+    seeds_given: bool = False
+    """Whether the user gave their number by --seeds."""
 
     @property
     def name(self) -> str:
@@ -88,6 +90,7 @@ class Plan:
         """Every setting of the plan, part by part."""
         found = []
         given = {(part, name) for part, name, _ in map(split_change, self.changes)}
+        given |= {("run", "seeds")} if self.seeds_given else set()
         for part in PARTS:
             before = values_of(getattr(self.experiment.presets[self.preset], part))
             kind = settings_in(type(getattr(self.setup, part)))
@@ -166,8 +169,9 @@ def make_plan(
     setup = replace(setup, **{part: with_values(getattr(setup, part), values[part]) for part in PARTS})
     own = {entry.name: values[entry.name] for entry in entries}
     plan = Plan(
-        chosen, entries, known, setup, choose_device(device), tuple(changes), own, lams, _dataset(chosen, dataset)
-    )
+        chosen, entries, known, setup, choose_device(device), tuple(changes), own, lams, _dataset(chosen, dataset),
+        seeds_given=seeds is not None,
+    )  # fmt: skip
     for part in PARTS:
         check(getattr(setup, part))
     for entry in entries:

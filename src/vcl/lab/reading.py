@@ -101,6 +101,9 @@ def read_runs(path: Path, known: Mapping[str, Any]) -> None:
         fine = isinstance(changes, list) and all(isinstance(each, str) and "=" in each for each in changes)
         require(fine, f"changes is {changes!r}")
         require(isinstance(grid, bool), f"grid is {grid!r}")
+        for name in ("defaults", "metrics"):  # older parts lack them
+            words = known.get(name, [])
+            require(isinstance(words, list) and all(isinstance(each, str) for each in words), f"{name} is {words!r}")
         require(dataset is None or isinstance(dataset, str), f"dataset is {dataset!r}")
         require(share is None or (type(share) is float and 0 < share < 1), f"validation is {share!r}")
         builds = known["builds"]
@@ -151,11 +154,16 @@ def same_layout(one: Layout, other: Layout) -> bool:
 
 
 def check_rows(
-    rows: Sequence[Row], runs: Sequence[tuple[str, int]], tasks: Sequence[tuple[str, bool]], path: Path
+    rows: Sequence[Row],
+    runs: Sequence[tuple[str, int]],
+    tasks: Sequence[tuple[str, bool]],
+    path: Path,
+    metrics: Sequence[str] = (),
 ) -> None:
     """Raise VclError unless the rows hold each metric of these runs exactly once, after and on every task.
 
-    Each of ``tasks`` is a name and whether it has test data; tasks without test data have no rows.
+    Each of ``tasks`` is a name and whether it has test data; tasks without test data have no rows. ``metrics`` are
+    those that must be there; older parts do not name them.
     """
     with reading(path):
         wanted = {
@@ -170,6 +178,8 @@ def check_rows(
             by_metric.setdefault(row.metric, []).append(row[:4])
             require(not isnan(row.value), f"the {row.metric} of {row.method} on task {row.on} is not a number")
         require(bool(by_metric) or not wanted, "it has no rows")
+        absent = [metric for metric in metrics if metric not in by_metric and wanted]
+        require(not absent, f"all values of {' and '.join(absent)} are missing")
         for metric, found in by_metric.items():
             lacking, more = wanted - set(found), set(found) - wanted
             require(not lacking, f"{len(lacking)} values of {metric} are missing")

@@ -43,14 +43,16 @@ OBJECTIVES = Objective._fields
 
 
 class Summary(NamedTuple):
-    """Mean and standard error over seeds; the error is NaN for a single seed."""
+    """Mean and standard error over seeds; the error is NaN for a single seed, and the mean too where there is none."""
 
     mean: float
     error: float
     seeds: int
 
     def text(self, digits: int = 3, scale: float = 1.0) -> str:
-        """The mean, with ± the error if there is one, for tables."""
+        """The mean, with ± the error if there is one, for tables; a dash where there is no value."""
+        if not self.seeds:
+            return "-"
         spread = f" ± {scale * self.error:.{digits}f}" if self.error == self.error else ""
         return f"{scale * self.mean:.{digits}f}{spread}"
 
@@ -140,11 +142,17 @@ def methods(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.method for row in rows))
 
 
+def seed_counts(rows: Sequence[Row]) -> str:
+    """How many seeds the methods have, for the note below a table: ``5``, or ``3 or 5``."""
+    counts = {len({row.seed for row in rows if row.method == name}) for name in methods(rows)}
+    return " or ".join(map(str, sorted(counts)))
+
+
 def matrix(rows: Sequence[Row], method: str, metric: str = "accuracy") -> Tensor:
-    """A[seed, after, on] of one method; NaN where there is no row."""
+    """A[seed, after, on] of one method; NaN where there is no row, and of no seeds where the metric has none."""
     mine = [row for row in rows if row.method == method and row.metric == metric]
     seeds = sorted({row.seed for row in mine})
-    size = max((row.after for row in mine), default=0)
+    size = max((row.after for row in mine), default=1)
     A = torch.full((len(seeds), size, size), torch.nan, dtype=torch.float64)
     for row in mine:
         A[seeds.index(row.seed), row.after - 1, row.on - 1] = row.value

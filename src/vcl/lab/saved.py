@@ -23,9 +23,9 @@ from vcl.lab.identity import digest_of_made
 from vcl.lab.loading import load_named
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.part import Loaded
+from vcl.lab.parts import compared, gathered, labels, same_part
 from vcl.lab.reading import reading, require, same_layout
 from vcl.lab.settings import read_values, settings_in, values_of
-from vcl.lab.show import labels, part_of
 from vcl.lab.store import PART, PREDICTIVE, Stack, Store
 from vcl.lab.sweep import hold_out
 from vcl.learner.checkpoint import unpacked
@@ -94,14 +94,15 @@ def find(folder: Path, name: str | None) -> list[Stack]:
     finished = [stack for stack in finished if stack.known.get("validation") is None] or finished
     if not finished:
         raise VclError(f"{folder} holds no finished part; give a folder that `vcl run` made, and finish it there.")
-    shown, names = labels(finished), list(dict.fromkeys(stack.known["method"] for stack in finished))
+    shown = {folder: label for group in gathered(stacks, compared) for folder, label in labels(group).items()}
+    names = list(dict.fromkeys(stack.known["method"] for stack in finished))
     wanted = name or names[0]
-    mine = [stack for stack in finished if name is not None and shown[part_of(stack)] == wanted]
+    mine = [stack for stack in finished if name is not None and shown[stack.folder] == wanted]
     mine = mine or [stack for stack in finished if stack.known["method"] == wanted]
     if not mine:
-        raise unknown("method", wanted, list(dict.fromkeys([*names, *shown.values()])))
-    if len({part_of(stack) for stack in mine}) > 1:
-        listed = ", ".join(f"{shown[part_of(stack)]!r} in {stack.folder}" for stack in mine)
+        raise unknown("method", wanted, list(dict.fromkeys([*names, *(shown[stack.folder] for stack in finished)])))
+    if len(gathered(mine, same_part)) > 1:
+        listed = ", ".join(f"{shown[stack.folder]!r} in {stack.folder}" for stack in mine)
         raise VclError(f"{folder} holds several parts of {wanted}; give the label or the folder of one: {listed}.")
     return mine
 

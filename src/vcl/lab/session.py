@@ -20,6 +20,7 @@ from vcl.lab.plan import Plan
 from vcl.lab.provenance import command
 from vcl.lab.settings import text_of
 from vcl.lab.show import groups, show_groups
+from vcl.lab.stopped import continued_in
 from vcl.lab.store import Store
 
 
@@ -28,7 +29,7 @@ def opened(plan: Plan, out: Path | None, console: Console) -> Iterator[Store]:
     """The store of the folder given, or of a new one under runs/; on leaving, what it holds is tabled and drawn."""
     if out is None:
         out = new_under(Path("runs"), f"{plan.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}")
-    with results_folder(out):
+    with continued_in(out), results_folder(out):
         began = perf_counter()
         say_on(console, f"results go to {out}")
         store = Store(out, plan.device, command(sys.argv[1:]))

@@ -17,18 +17,17 @@ from rich.console import Console
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.lab import tables
+from vcl.lab import tables, unfinished
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Score
-from vcl.lab.experiments.experiment import PARTS, Experiment
+from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import make_folder, write_atomic
-from vcl.lab.identity import identity
+from vcl.lab.parts import compared, gathered, labels, streams_apart
 from vcl.lab.reading import check_pictures, read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
 from vcl.lab.runner import set_aside_in
-from vcl.lab.settings import split_change
 from vcl.lab.store import PARTS as PARTS_FOLDER
 from vcl.lab.store import PICTURES, Stack, Store, stored_label
 
@@ -48,6 +47,8 @@ class Group:
     tasks: Sequence[str] = ()
     paper: Mapping[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    """One sentence for each stack that is not finished."""
     made: list[str] = field(default_factory=list)
     """One line for each stack: the command, versions, machine and time that made it."""
     pictures: dict[str, list[Tensor]] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Choice(NamedTuple):
 def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
     """The lambda of each method, of those with several, with the best metric after the last task, over all tasks.
 
-    A lambda all of whose runs were set aside has no rows, and cannot be the best.
+    A lambda all of whose runs were set aside has no rows, and cannot be the best. Nor can one without the metric.
     """
     grids: dict[str, dict[float, str]] = {}
     for name in methods(rows):
@@ -74,7 +75,9 @@ def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
             grids.setdefault(method, {})[lam] = name
     chosen = {}
     for method, lams in grids.items():
-        ends = {lam: final_score(rows, name, metric) for lam, name in lams.items()}
+        ends = {lam: end for lam, name in lams.items() if (end := final_score(rows, name, metric)).seeds}
+        if not ends:
+            continue
         best = max(ends, key=lambda lam: ends[lam].mean)
         chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
     return chosen
@@ -85,13 +88,9 @@ def groups(store: Store, console: Console) -> list[Group]:
 
     Parts of an experiment that is not known here are left out and named.
     """
-    stacks: dict[str, list[Stack]] = {}
-    for stack in store.stacks():
-        about = stack.known["description"]
-        same = [stack.known["experiment"], stack.known.get("validation"), about.get("data"), about.get("stream")]
-        stacks.setdefault(identity({"group": same}), []).append(stack)
     found: list[Group] = []
-    for mine in stacks.values():
+    sets = gathered(store.stacks(), compared)
+    for mine in sets:
         name = mine[0].known["experiment"]
         if name not in experiments():
             say_on(
@@ -100,15 +99,25 @@ def groups(store: Store, console: Console) -> list[Group]:
                 "file that defines it with --plugin.",
             )
             continue
-        made = _group(mine)
+        made = _group(
+            mine, store.root.parent, streams_apart(mine, [each for each in sets if _called(each) == _called(mine)])
+        )
         taken = [group.name for group in found]
         number = next(n for n in range(1, len(found) + 2) if (f"{made.name}-{n}" if n > 1 else made.name) not in taken)
         made.name += f"-{number}" if number > 1 else ""
+        if made.title in [group.title for group in found]:
+            made.title += f" ({made.name})"
         found.append(made)
     return found
 
 
-def _group(stacks: Sequence[Stack]) -> Group:
+def _called(stacks: Sequence[Stack]) -> tuple[object, ...]:
+    """What groups of one experiment, dataset and share of held-out data have in common."""
+    return tuple(stacks[0].known.get(key) for key in ("experiment", "dataset", "validation"))
+
+
+def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str]) -> Group:
+    """The group of stacks in a folder that are compared; ``apart`` tells its stream from other groups'."""
     first = stacks[0].known
     chosen, share = stacks[0].experiment(), first.get("validation")
     name = chosen.name
@@ -117,24 +126,27 @@ def _group(stacks: Sequence[Stack]) -> Group:
     presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
     finished = [stack for stack in stacks if stack.finished]
     tasks = [task for task, _ in (finished or stacks)[0].known["tasks"]]
-    title = f"{name}, preset {' and '.join(presets)}, after {len(tasks)} tasks"
-    group = Group(name, chosen, title, tasks=tasks)
+    after = ", ".join([*(each for each in apart if each != f"tasks={len(tasks)}"), f"after {len(tasks)} tasks"])
+    group = Group(name, chosen, f"{name}, preset {' and '.join(presets)}, {after}", tasks=tasks)
     if share is not None:
         group.name, group.validation = f"{name}-validation", True
-        group.title = f"{name}, on {share:g} of the training data held out, after {len(tasks)} tasks"
+        group.title = f"{name}, on {share:g} of the training data held out, {after}"
     elif name == chosen.name:
         group.paper = dict(chosen.paper)
     named = labels(stacks)
-    lams = [(part_of(stack), run.lam) for stack in finished for run in stack.runs]
+    for stack in stacks:  # a preset in the label leaves the paper's number beside it
+        method, shown = stack.known["method"], named[stack.folder]
+        if method in group.paper and shown == f"{method} ({stack.known['preset']})":
+            group.paper = {**group.paper, shown: group.paper[method]}
+    lams = [(named[stack.folder], run.lam) for stack in finished for run in stack.runs]
     several = {part for part, _ in lams if len({lam for other, lam in lams if other == part}) > 1}
-    several |= {part_of(stack) for stack in finished if stack.known["grid"]}
+    several |= {named[stack.folder] for stack in finished if stack.known["grid"]}
     for stack in stacks:
-        shown = named[part_of(stack)]
+        shown = named[stack.folder]
         if not stack.finished:
-            done = len(stack.known["tasks"])
-            group.notes.append(f"{shown}: {done} tasks are finished; `{stack.known['command']}` continues it.")
+            group.unfinished.append(unfinished.told(stack, shown, stacks, out))
             continue
-        _add(group, stack, shown, part_of(stack) in several)
+        _add(group, stack, shown, shown in several)
     order = {shown: place for place, shown in enumerate(dict.fromkeys(named.values()))}
     group.rows.sort(key=lambda row: (order.get(split_label(row.method)[0], 0), split_label(row.method)[1] or 0.0))
     return group
@@ -163,37 +175,6 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     if drawn:
         for place, run in enumerate(stack.alive):
             group.pictures.setdefault(names[stored_label(known["method"], run), run.seed], [i[place] for i in drawn])
-
-
-def part_of(stack: Stack) -> str:
-    """A key of the part that a stack is of."""
-    return identity(stack.known["description"])
-
-
-def labels(stacks: Sequence[Stack]) -> dict[str, str]:
-    """A label for each part: the method's name, with changes, preset or a number where several share it."""
-    parts = {part_of(stack): stack.known for stack in stacks}
-    found: dict[str, str] = {}
-    for part, known in parts.items():
-        rivals = [each for each in parts.values() if each["method"] == known["method"]]
-        shown = str(known["method"])
-        if len(rivals) > 1:  # seeds and lambdas are no difference between parts
-            mine = [change for change in known["changes"] if split_change(change)[0] in ("", shown, *PARTS)]
-            common = set.intersection(*(set(each["changes"]) for each in rivals))
-            changes = [c for c in mine if split_change(c)[1] not in ("lam", "seeds") and c not in common]
-            shown += "".join(f" {change.removeprefix(shown + '.')}" for change in changes)
-        if shown in found.values() and len({each["preset"] for each in rivals}) > 1:
-            shown += f" ({known['preset']})"
-        about = known["description"].get("method")
-        code = about.get("code") if isinstance(about, dict) else None
-        if shown in found.values() and isinstance(code, str):  # a plugin's file was edited
-            shown += f" (code {code[:6]})"
-        number = 2
-        base = shown
-        while shown in found.values():
-            shown, number = f"{base} #{number}", number + 1
-        found[part] = shown
-    return found
 
 
 def show_folder(folder: Path, console: Console) -> None:
@@ -241,7 +222,7 @@ def show_groups(
         place = make_folder(folder / group.name) if within else folder
         texts.append(_text(group))
         if not group.rows:
-            say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.notes)))
+            say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.unfinished)))
             continue
         lines, columns = _cells(group)
         if within:
@@ -250,9 +231,9 @@ def show_groups(
         if only not in (None, group.experiment.name):
             continue
         tables.show(console, group.title, lines, columns)
-        for line in (*_explained(group), *set_aside_in(group.notes), *(n for n in group.notes if "continues it" in n)):
+        for line in (*_explained(group), *set_aside_in(group.notes), *group.unfinished):
             say_on(console, line)
-        say_on(console, f"Rows and table in {folder}; figure {figures[0]}.")
+        say_on(console, f"Rows and table in {folder}{f'; figure {figures[0]}' if figures else ''}.")
     write_atomic(folder / TABLE, "\n".join(texts))
 
 
@@ -302,7 +283,7 @@ def _text(group: Group) -> str:
         lines, columns = _cells(group)
         text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(_explained(group)) + "\n\n"
         text += "Made by:\n\n" + "\n".join(group.made) + "\n"
-    return text + "".join(f"\n{note}\n" for note in group.notes)
+    return text + "".join(f"\n{note}\n" for note in (*group.notes, *group.unfinished))
 
 
 def _draw(group: Group, folder: Path) -> list[Path]:

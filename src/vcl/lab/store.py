@@ -10,7 +10,9 @@ lambda, are kept in *stacks*: those that were computed together, in a folder of 
                                  predictive.safetensors  once it is finished: what predictions need
                                  pictures.safetensors what generators drew after each task
 
-Every file is written atomically. Rows are written after each task, then the state: a stop loses at most one task.
+Every file is written atomically. Rows are written after each task, then the state. Ctrl-C and SIGTERM lose at most the
+task in progress. A process that is killed may lose the task before it too: a state of 64 MiB or more is written while
+the next task is learned (:mod:`vcl.lab.background_writer`).
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ class Stack(NamedTuple):
         with reading(path):
             alive = {(stored_label(name, run), run.seed) for run in self.alive}
             rows = [row for row in read_csv(path) if row[:2] in alive]
-        check_rows(rows, sorted(alive), self.known["tasks"], path)
+        check_rows(rows, sorted(alive), self.known["tasks"], path, self.known.get("metrics", ()))
         return rows
 
     def pictures(self) -> list[Tensor]:

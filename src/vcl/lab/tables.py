@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from vcl.lab.results import LAMBDA, Row, final, methods
+from vcl.lab.results import LAMBDA, Row, final, methods, seed_counts
 
 COLUMNS = ("method", "accuracy %", "paper", "forgetting %", "log predictive", "calibration")
 
@@ -36,11 +36,10 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
 
 def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     """The note below a table: what its numbers are."""
-    seeds = sorted({final(rows, method)["average accuracy"].seeds for method in methods(rows)})
-    count = " or ".join(str(number) for number in seeds)
-    text = f"Mean ± standard error over {count} seeds, averaged over tasks, after the last task."
+    text = f"Mean ± standard error over {seed_counts(rows)} seeds, averaged over tasks, after the last task."
+    text += " Log predictive is in nats an example; calibration is the expected calibration error, from 0 to 1."
     if any(method in paper for method in methods(rows)):
-        text += " The paper's numbers are for its own settings (preset paper)."
+        text += " The paper's numbers are accuracies in %, for its own settings (preset paper)."
     return text
 
 
@@ -68,7 +67,7 @@ def show(console: Console, title: str, lines: Sequence[Sequence[str]], columns: 
     if count > 1:
         console.print(terminal(title, lines, columns[:count]))
     else:
-        text = [title, *(f"{line[0]}: {columns[1]} {line[1]}" for line in lines)]
+        text = [title, *(": ".join([line[0], *(f"{columns[1]} {each}" for each in line[1:2])]) for line in lines)]
         console.print("\n".join(text), soft_wrap=True, highlight=False)
     left = ", ".join(columns[max(count, 2) :])
     if left:

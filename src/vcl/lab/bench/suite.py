@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from vcl.lab.bench.timing import Job, Timing, take_turns
 from vcl.lab.provenance import device_name
 
 DRAWS, RUNS = (1, 10), (1, 10)
+IMPORTS = 3
+"""How often each module is imported."""
 
 GENERAL = ", the general way"
 """Suffix of an estimator's name where the network is not recognised and the general engine computes it."""
@@ -145,8 +148,8 @@ def _import(name: str) -> Timing:
         subprocess.run([sys.executable, "-c", code], check=True)
         return perf_counter() - began
 
-    taken = [seconds(f"import {name}") - seconds("pass") for _ in range(3)]
-    return Timing(max(min(taken), 0.0), max(sorted(taken)[1], 0.0), len(taken))
+    taken = [seconds(f"import {name}") - seconds("pass") for _ in range(IMPORTS)]
+    return Timing(max(min(taken), 0.0), max(median(taken), 0.0), len(taken))
 
 
 def _lines(group: str, timed: dict[str, Timing], against: dict[str, str]) -> list[Line]:

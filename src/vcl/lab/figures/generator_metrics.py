@@ -54,7 +54,7 @@ def picture(rows: Sequence[Row], title: str, measure: Measure, tasks: Sequence[s
     """The figure of one metric."""
     names = methods([row for row in rows if row.metric == measure.metric])
     courses = {name: matrix(rows, name, measure.metric) for name in names}
-    size = max((A.shape[-1] for A in courses.values()), default=0)
+    size = max((A.shape[-1] for A in courses.values()), default=1)
     courses = {name: _padded(A, size) for name, A in courses.items()}  # some methods may have fewer tasks so far
     titles = [*(tasks or [f"task {number + 1}" for number in range(size)]), "average"]
     columns = min(COLUMNS, len(titles))

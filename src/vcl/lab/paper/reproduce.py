@@ -36,6 +36,7 @@ from vcl.lab.registry import experiment
 from vcl.lab.results import Row, methods, to_csv
 from vcl.lab.runner import quiet, set_aside_in
 from vcl.lab.settings import split_change
+from vcl.lab.stopped import continued_in
 from vcl.lab.store import PART, PARTS, Store, key
 from vcl.ops.rng import Rng
 
@@ -74,7 +75,7 @@ class Reproduction:
         self._check_changes(streams)
         self._known()  # rejects a table of another version before any work
         self._check_preset()
-        with claimed(self.out):  # two processes would overwrite each other's lines of the table
+        with continued_in(self.out), claimed(self.out):  # two processes would overwrite each other's lines of the table
             if self.jobs > 1:
                 self._ahead(streams)
             self._each(items)
