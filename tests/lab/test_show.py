@@ -157,7 +157,8 @@ def test_a_part_of_older_code_and_more_runs_of_it_are_one_line(here: Path) -> No
 def test_a_line_with_other_settings_than_its_neighbours_says_so(here: Path) -> None:
     smoke = "run split-digits --device cpu --set hidden=4 --seeds 1 --out"
     for out, lines, names in (
-        ("shared", ["vcl,ewc --preset smoke --set epochs=1 --set vcl.draws=1"], ["vcl draws=1", "ewc"]),
+        ("shared", ["vcl,ewc --preset smoke --set epochs=1 --set vcl.draws=1"], ["vcl", "ewc"]),
+        ("one", ["vcl,ewc --preset smoke --set vcl.epochs=1"], ["vcl epochs=1", "ewc"]),
         ("apart", ["vcl --preset smoke --set epochs=1", "ewc --preset smoke"], ["vcl epochs=1", "ewc"]),
         ("own", ["vcl --preset smoke --set vcl.epochs=1", "ewc --preset smoke --set epochs=1"], ["vcl", "ewc"]),
         ("unused", ["vcl,ewc --preset smoke --set draws=1", "mle --preset smoke"], ["vcl draws=1", "ewc", "mle"]),

@@ -54,7 +54,7 @@ def labels(stacks: Sequence[Stack]) -> dict[Path, str]:
     It is the method's name, with the changes that not all parts have, and with the preset where there are several.
     """
     parts, found = gathered(stacks, same_part), dict[Path, str]()
-    common = set.intersection(*(set(_given(part[0])) for part in parts)) if parts else set()
+    common = set.intersection(*(_shared(part[0]) for part in parts)) if parts else set()
     presets = {part[0].known["preset"] for part in parts}
     for part in parts:
         known = part[0].known
@@ -100,6 +100,15 @@ def _given(stack: Stack) -> list[str]:
         if part in ("", method, *PARTS) and name not in ("lam", "seeds"):
             found[f"{part}.{name}" if part in PARTS else name] = text
     return [f"{key}={text}" for key, text in found.items()]
+
+
+def _shared(stack: Stack) -> set[str]:
+    """The changes that a part was made with, those to another method's settings too if it has none of that name."""
+    own, found = _section(stack, "method", "settings"), set(_given(stack))
+    for part, name, text in map(split_change, stack.known["changes"]):
+        if part not in ("", *PARTS) and name not in own:
+            found.add(f"{name}={text}")
+    return found
 
 
 def _changes(stack: Stack) -> list[str]:
