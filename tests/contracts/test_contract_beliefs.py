@@ -9,11 +9,13 @@ from torch import Tensor
 
 from vcl.beliefs.belief import Roles
 from vcl.beliefs.full import FullGaussian
+from vcl.beliefs.kronecker import Factors, Kronecker
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.beliefs.point import Point
 from vcl.beliefs.quadratic import Quadratic
 from vcl.beliefs.registry import FAMILIES, name_of
+from vcl.ops.layer_weights import Block
 
 LAYOUT = Layout(("trunk.w", "heads.a.w", "heads.b.w"), ((2, 2), (3,), ()))
 PART = LAYOUT.touched(["b"])
@@ -33,9 +35,30 @@ def positive(seed: int, layout: Layout) -> Tensor:
     return root @ root.mT + torch.eye(layout.size)
 
 
+def kronecker(seed: int, layout: Layout) -> Kronecker:
+    """Its matrix has factors and rotations; the rest is independent as it is."""
+    A, G, *roots = (numbers(seed + at, RUNS, 2, 2) for at in range(4))
+    turns = (torch.linalg.qr(root).Q for root in roots)
+    factors = Factors(A @ A.mT, G @ G.mT, numbers(seed, RUNS).square(), *turns)
+    blocks = {Block("trunk.w", None): factors} if "trunk.w" in layout.names else {}
+    return Kronecker(layout, *numbers(seed, 2, RUNS, layout.size), blocks)
+
+
+def kronecker_covariance(q: Kronecker) -> Tensor:
+    """Q V Q^T with Q = Q_G (x) Q_A for the matrix, which comes first."""
+    factors = q.blocks[Block("trunk.w", None)]
+    turns = [
+        torch.block_diag(torch.kron(G, A), torch.eye(D - 4))
+        for G, A in zip(factors.Q_G, factors.Q_A, strict=True)
+    ]  # fmt: skip
+    turn = torch.stack(turns).double()
+    return turn @ q.log_var.exp().diag_embed() @ turn.mT
+
+
 MADE: dict[str, Callable[[int, Layout], Any]] = {
     "mean-field": lambda seed, layout: MeanField(layout, *numbers(seed, 2, RUNS, layout.size)),
     "full": lambda seed, layout: FullGaussian(layout, numbers(seed, RUNS, layout.size), positive(seed, layout)),
+    "kronecker": kronecker,
     "point": lambda seed, layout: Point(layout, numbers(seed, RUNS, layout.size)),
     "quadratic": lambda seed, layout: Quadratic(
         layout, *numbers(seed, 2, RUNS, layout.size), numbers(seed + 1, RUNS, layout.size).square()
@@ -46,6 +69,7 @@ MADE: dict[str, Callable[[int, Layout], Any]] = {
 COVARIANCE: dict[str, Callable[[Any], Tensor]] = {
     "mean-field": lambda q: q.log_var.exp().diag_embed(),
     "full": lambda q: q.precision.inverse(),
+    "kronecker": kronecker_covariance,
     "point": lambda q: q.mean.new_zeros(RUNS, D, D),
     "quadratic": lambda q: q.mean.new_zeros(RUNS, D, D),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vcl.beliefs.full import FullGaussian
+from vcl.beliefs.kronecker import Kronecker
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.point import Point
 from vcl.beliefs.quadratic import Quadratic
@@ -12,6 +13,7 @@ from vcl.errors import VclError
 FAMILIES: dict[str, type[Stored]] = {
     "mean-field": MeanField,
     "full": FullGaussian,
+    "kronecker": Kronecker,
     "point": Point,
     "quadratic": Quadratic,
 }

@@ -135,8 +135,8 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         _refuse(func)
         result = func(*args, **kwargs)
-        found = [id(value) for value in _leaves((args, kwargs)) if id(value) in self.names]
-        if not found or not any(isinstance(value, Tensor) for value in _leaves(result)):
+        found = [id(value) for value in values_in((args, kwargs)) if id(value) in self.names]
+        if not found or not any(isinstance(value, Tensor) for value in values_in(result)):
             return result  # such as a query for a shape or dtype
         linear: set[int] = set()
         if func is F.linear:
@@ -214,12 +214,13 @@ def _among(values: Iterable[Any], known: Collection[int]) -> bool:
     return False
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def values_in(value: Any) -> Iterator[Any]:
+    """Every value within nested tuples, lists and mappings."""
     if isinstance(value, tuple | list):
         for part in value:
-            yield from _leaves(part)
+            yield from values_in(part)
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _leaves(part)
+            yield from values_in(part)
     else:
         yield value

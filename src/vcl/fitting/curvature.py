@@ -68,11 +68,7 @@ class Curvature:
     def __call__(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
         """Phi_t [R, D] at theta [R, D]."""
         self.check()
-        if self.samples is not None and self.samples < data.size:
-            picks = rng.at("samples").per_run(lambda g: torch.randperm(data.size, generator=g)[: self.samples])
-            sample = gather(data, picks.to(data.x.device))
-        else:
-            sample = data
+        sample = sample_of(data, self.samples, rng.at("samples"))
         if model.latent:
             phi = self._of_bounds(model, layout, theta, sample, rng.at("latent"))
         elif self.kind == "hessian":
@@ -103,7 +99,7 @@ class Curvature:
         noise = draw_noise(size, rng.generators(theta.device), theta)
         parts = (data.x, data.y, data.source, noise.view(data.runs, data.size, self.draws, model.latent))
         total = theta.new_zeros(theta.shape[0], known.size)
-        for chunk in zip(*(torch.split(part, _chunk(data.runs * known.size), dim=1) for part in parts), strict=True):
+        for chunk in zip(*(torch.split(part, chunk_for(data.runs * known.size), dim=1) for part in parts), strict=True):
             total += known.join(squares_one_by_one(bound, mine, *chunk, fixed=params), lead=1)
         return layout.pad(total, known)
 
@@ -117,18 +113,26 @@ def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, lab
         size = data.y[0].numel()
         parts = (*parts, draw_noise(size, labels.generators(theta.device), theta).view(data.y.shape))
     # The general engine stores one gradient per example; the layered engine stores only activations.
-    each = layout.size if isinstance(engine, General) else _row_values(layout, data)
+    each = layout.size if isinstance(engine, General) else row_values(layout, data)
     total = torch.zeros_like(theta)
-    chunks = (torch.split(part, _chunk(data.runs * each), dim=1) for part in parts)
+    chunks = (torch.split(part, chunk_for(data.runs * each), dim=1) for part in parts)
     for x, y, source, *noise in zip(*chunks, strict=True):
         batch = Data(x, y, source, data.sources)
         if noise:
-            batch = batch._replace(y=_drawn_labels(model, layout, theta, batch, noise[0]))
+            batch = batch._replace(y=drawn_labels(model, layout, theta, batch, noise[0]))
         total += engine.squares(theta, batch)
     return total
 
 
-def _drawn_labels(model: Model, layout: Layout, theta: Tensor, batch: Data, noise: Tensor) -> Tensor:
+def sample_of(data: Data, samples: int | None, rng: Rng) -> Data:
+    """At most ``samples`` examples, drawn for each run without repeats; None takes all."""
+    if samples is None or samples >= data.size:
+        return data
+    picks = rng.per_run(lambda g: torch.randperm(data.size, generator=g)[:samples])
+    return gather(data, picks.to(data.x.device))
+
+
+def drawn_labels(model: Model, layout: Layout, theta: Tensor, batch: Data, noise: Tensor) -> Tensor:
     """y^(n) ~ p(y | theta, x^(n)) for each run."""
 
     def draw(params: Params, x: Tensor, y: Tensor, source: Tensor, noise: Tensor) -> Tensor:
@@ -156,16 +160,17 @@ def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -
         along_itself: Tensor = (slope(theta) * along).sum()
         return along_itself
 
-    chunk = _chunk(data.size * _row_values(layout, data))
+    chunk = chunk_for(data.size * row_values(layout, data))
     columns = torch.vmap(second, in_dims=(0, None, None, None, None), randomness="error", chunk_size=chunk)
     runs = zip(theta, data.x, data.y, data.source, strict=True)
     return (-torch.stack([columns(positions, *run) for run in runs])).clamp(min=0)
 
 
-def _row_values(layout: Layout, data: Data) -> int:
+def row_values(layout: Layout, data: Data) -> int:
     """An estimate of the values per example in a pass: its input, and each unit a few times."""
     return data.x[0, 0].numel() * 4 + 8 * sum(shape[0] for shape in layout.shapes if shape)
 
 
-def _chunk(each: int) -> int:
+def chunk_for(each: int) -> int:
+    """The number of examples to process at once, for ``each`` values in memory per example."""
     return max(1, VALUES_IN_FLIGHT // each)

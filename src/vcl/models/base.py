@@ -87,6 +87,15 @@ class LatentModel(Model, Protocol):
         ...
 
 
+@runtime_checkable
+class HasLabelPoints(Protocol):
+    """A model whose expectation over labels is a finite sum."""
+
+    def label_points(self, params: Params, data: Data) -> tuple[Tensor, Tensor]:
+        """Labels [K, N, ...] and weights [K, N]; see :meth:`vcl.models.network.Network.label_points`."""
+        ...
+
+
 def held(model: Model, layout: Layout) -> Layout:
     """The part of ``layout`` that has a posterior; KL, penalties and curvature cover only this part."""
     return layout.where(lambda name: model.role(name) == "random")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, log, pi, prod
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -42,6 +42,15 @@ class Likelihood(Protocol):
         ...
 
 
+@runtime_checkable
+class HasLabelPoints(Protocol):
+    """A likelihood whose expectation over labels is a finite sum."""
+
+    def label_points(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Labels [K, N, ...] and weights [K, N]: E_y g g^T = sum_k weight_k g_k g_k^T for g = grad log p(y | f)."""
+        ...
+
+
 class Categorical(NamedTuple):
     """p(y | theta, x) = softmax(f_theta(x))_y, with integer labels y [N] within the head."""
 
@@ -75,6 +84,11 @@ class Categorical(NamedTuple):
         below = F.softmax(output, dim=-1).cumsum(-1)[..., :-1] < torch.special.ndtr(noise).unsqueeze(-1)
         drawn: Tensor = below.sum(-1)
         return drawn
+
+    def label_points(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Every class [C, N] and its probability [C, N]."""
+        classes = torch.arange(output.shape[-1], device=output.device).unsqueeze(1)
+        return classes.expand(-1, output.shape[0]), F.softmax(output, dim=-1).T
 
     def check(self, y: Tensor, units: int, what: str) -> None:
         """Labels are integers from 0 to classes - 1, one per example."""
@@ -121,6 +135,12 @@ class Normal:
         """f + noise deviation * noise, [N] or [N, C] like the noise."""
         return output.reshape(noise.shape) + self.noise * noise
 
+    def label_points(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """f + noise e_c for each output c [C, N, C], with weight 1 [C, N]: their gradients are e_c / noise."""
+        width = output.shape[-1]
+        steps = self.noise * torch.eye(width, dtype=output.dtype, device=output.device).unsqueeze(1)
+        return output + steps, output.new_ones(width, len(output))
+
     def check(self, y: Tensor, units: int, what: str) -> None:
         """Targets are floating-point, one value per output."""
         if not y.is_floating_point():
@@ -160,6 +180,11 @@ class Probit(NamedTuple):
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
         """1 where f + noise is above 0, else 0."""
         return (output.squeeze(-1) + noise > 0).long()
+
+    def label_points(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Both labels [2, N] and their probabilities [2, N]."""
+        labels = torch.arange(2, device=output.device).unsqueeze(1).expand(-1, len(output))
+        return labels, self.expectation(output).T
 
     def check(self, y: Tensor, units: int, what: str) -> None:
         """Labels are 0 or 1, and there is one output."""

@@ -22,7 +22,7 @@ from vcl.engines.structure import Fork, Opaque, Structure, chain_from, chain_of,
 from vcl.engines.usage import check_many
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
-from vcl.models.likelihoods import Likelihood
+from vcl.models.likelihoods import HasLabelPoints, Likelihood
 from vcl.ops.layer_weights import Block
 from vcl.ops.rows import as_input, own_input
 
@@ -102,6 +102,23 @@ class Network:
         """y ~ p(y | theta, x), each example by its own head."""
         features = self._features(params, data.x)
         return _by_head(data, lambda head: self.likelihood.sample(self._head(params, features, head), noise))
+
+    def label_points(self, params: Params, data: Data) -> tuple[Tensor, Tensor]:
+        """Labels [K, N, ...] and weights [K, N] whose weighted sum of g g^T is E_{y ~ p(y | theta, x)} g g^T.
+
+        g is the gradient of log p(y | theta, x) in the outputs. Heads with fewer points have points of weight 0.
+        """
+        if not isinstance(self.likelihood, HasLabelPoints):
+            raise VclError(
+                f"the likelihood {type(self.likelihood).__name__} has no label_points(output), which labels='exact' "
+                "needs; give it that method, or use labels='true', which draws them."
+            )
+        features = self._features(params, data.x)
+        found = {head: self.likelihood.label_points(self._head(params, features, head)) for head in data.heads}
+        most = max(len(weights) for _, weights in found.values())
+        found = {head: (_filled(labels, most), _filled(weights, most)) for head, (labels, weights) in found.items()}
+        turned = [_by_head(data, lambda head, part=part: found[head][part].transpose(0, 1)) for part in (0, 1)]  # type: ignore[misc]
+        return turned[0].transpose(0, 1), turned[1].transpose(0, 1)
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
         """The likelihood's moments at head ``head``."""
@@ -187,6 +204,11 @@ def _labels(data: Data, head: str) -> Tensor:
         return data.y
     mine = [data.source == position for position, source in enumerate(data.sources) if source.head == head]
     return data.y.where(torch.stack(mine).any(0), 0)
+
+
+def _filled(values: Tensor, count: int) -> Tensor:
+    """``values`` [K, ...] with zeros up to ``count`` points."""
+    return torch.cat([values, values.new_zeros(count - len(values), *values.shape[1:])])
 
 
 def refuse_unsound(module: nn.Module) -> None:

@@ -1,0 +1,38 @@
+"""Matrix products and eigenvectors for R runs, each run as if it were alone.
+
+Matrix products round by the memory and number of what they multiply. On a CPU every run is therefore multiplied by
+itself, from memory of its own; on a GPU all runs are multiplied at once.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+Groups = tuple[Tensor, ...]
+"""Matrices [G, n, n] of the groups of runs that are computed at once: one run on a CPU, all runs on a GPU."""
+
+
+def grouped(values: Tensor) -> Groups:
+    """``values`` [R, ...] by groups, each in its own memory."""
+    if values.device.type != "cpu":
+        return (values.contiguous(),)
+    return tuple(run.clone(memory_format=torch.contiguous_format) for run in torch.split(values, 1))
+
+
+def sandwich(left: Groups, W: Tensor, right: Groups) -> Tensor:
+    """left W right for W [R, ..., m, n], with left [R, m, m] and right [R, n, n]; axes between are draws."""
+    inner = (slice(None),) + (None,) * (W.dim() - 3)
+    parts = grouped(W)
+    found = [L[inner] @ part @ M[inner] for L, part, M in zip(left, parts, right, strict=True)]
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def eigen(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues [R, n] in float64 and eigenvectors [R, n, n] of symmetric matrices, in float64 and run by run.
+
+    Rounding may make a zero eigenvalue slightly negative; those are set to 0.
+    """
+    found = [torch.linalg.eigh(run.double()) for run in values]
+    eigenvalues = torch.stack([each.eigenvalues for each in found]).clamp(min=0)
+    return eigenvalues, torch.stack([each.eigenvectors for each in found]).to(values.dtype)
