@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp
 from typing import Annotated, Literal
 
 from vcl.fitting.curvature import Curvature
+from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
 from vcl.lab.settings import Count, Deviation, Lambda, Positive, Repeats, Share, Variance
 
@@ -96,3 +97,29 @@ class Fisher:
     def curvature(self) -> Curvature:
         """As the core takes it."""
         return Curvature(self.fisher, self.fisher_samples)
+
+
+@dataclass(frozen=True)
+class KroneckerFisher:
+    """A_t and G_t, the factors of each layer's curvature."""
+
+    curvature: Annotated[
+        Literal["expected", "mode"], "whether curvature is averaged over draws of q_t, or taken at its mode"
+    ] = "expected"
+    fisher: Annotated[
+        Literal["true", "empirical", "exact"], "gradients of labels drawn, of the labels given, or of all labels"
+    ] = "true"
+    fisher_samples: Annotated[Count | None, "examples that curvature is taken from; none takes all"] = None
+    fisher_rounds: Annotated[Repeats, "rounds of the fixed point of curvature and q_t"] = 4
+    fisher_draws: Annotated[Count, "draws of q_t a round"] = 4
+    factors: Annotated[
+        Literal["mean", "nearest"], "one pair for two tasks: mean of A and sum of G, or the nearest product"
+    ] = "mean"
+    head_factors: Annotated[Literal["kronecker", "diagonal"], "whether heads have factors or a diagonal"] = "kronecker"
+
+    def kronecker(self) -> KroneckerCurvature:
+        """As the core takes it; at the mode there are no rounds and no draws."""
+        how = KroneckerCurvature(
+            self.curvature, self.fisher, self.fisher_samples, rule=self.factors, heads=self.head_factors
+        )
+        return how if self.curvature == "mode" else replace(how, rounds=self.fisher_rounds, draws=self.fisher_draws)

@@ -9,10 +9,24 @@ from typing import Annotated, Any, Literal
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Only, RandomK
 from vcl.fitting.loop import Ascent
 from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.methods.fits import Anchor, Bound, CoresetFit, Damping, Fisher, Fit, PointFit, Rate, Start, Steps, Weight
+from vcl.lab.methods.fits import (
+    Anchor,
+    Bound,
+    CoresetFit,
+    Damping,
+    Fisher,
+    Fit,
+    KroneckerFisher,
+    PointFit,
+    Rate,
+    Start,
+    Steps,
+    Weight,
+)
 from vcl.lab.settings import Count, Deviation, Limit, Share
 from vcl.projections import (
     ElasticWeightConsolidation,
+    KroneckerLaplace,
     LaplacePropagation,
     MaximumAPosteriori,
     MaximumLikelihood,
@@ -104,6 +118,15 @@ class Ewc(Lp):
 
 
 @dataclass(frozen=True)
+class LpKron:
+    """Laplace propagation with Kronecker factors."""
+
+    fit: Fit = field(default_factory=Fit)
+    lam: Weight = 1.0
+    phi: KroneckerFisher = field(default_factory=KroneckerFisher)
+
+
+@dataclass(frozen=True)
 class Si:
     """Synaptic intelligence, which follows every step and so ends at the last one."""
 
@@ -184,6 +207,14 @@ def ewc(s: Ewc) -> Method[Any]:
     return Method(ElasticWeightConsolidation(s.point.fit.ascent(), s.lam, s.phi.curvature(), s.anchor, s.point.init_sd))
 
 
+def lp_kron(s: LpKron, prior: bool = True) -> Method[Any]:
+    """Laplace propagation with Kronecker factors; EWC without the prior."""
+    return Method(KroneckerLaplace(s.fit.ascent(), s.lam, s.phi.kronecker(), prior))
+
+
+COOLED = {"schedule": "cosine"}
+"""Curvature is taken where the fit ends, so the learning rate decays to 0."""
+
 RESTART = {"start": "restart", "schedule": "cosine"}
 """Every fit starts at small random means, with q_{t-1} as the prior alone, and its learning rate decays to 0.
 
@@ -223,6 +254,14 @@ METHODS: tuple[MethodEntry, ...] = (
         draws=False,
     ),
     MethodEntry("lp", "Laplace propagation, diagonal", Lp, lp, draws=False),
+    MethodEntry(
+        "lp-kron", "Laplace propagation, Kronecker-factored: curvature of each layer under the belief itself",
+        LpKron, lp_kron, draws=False, values=COOLED,
+    ),
+    MethodEntry(
+        "ewc-kron", "lp-kron without a prior: EWC with Kronecker factors, anchored at the last estimate",
+        LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED,
+    ),
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
     MethodEntry(
         "si", "synaptic intelligence",
