@@ -407,6 +407,8 @@ def test_heads_grow_and_untouched_ones_keep_their_bits() -> None:
     diagonal = KroneckerLaplace(Ascent(3, 10, 1e-2), curvature=KroneckerCurvature(heads="diagonal"))
     found = diagonal(Target(diagonal.initial(prior), model, a, prior), Rng(0))
     assert list(found.blocks) == [Block("trunk.1.weight", "trunk.1.bias")]
+    with pytest.raises(VclError, match="keep the settings"):
+        diagonal(Target(q, model, a, prior), Rng(0))
     assert bool((found.restrict(part).log_var < 0).any())
 
 

@@ -86,6 +86,9 @@ class DrawnTorch:
     RULE = "given"
     """How its layers are computed."""
 
+    LEAVES = "layered/torch"
+    """Where they are computed."""
+
     SEEDED = False
     """Noise comes as a tape."""
 
@@ -212,6 +215,9 @@ class LocalTorch:
 
     RULE = "local"
     """How its layers are computed."""
+
+    LEAVES = "layered/torch"
+    """Where they are computed."""
 
     SEEDED = False
     """Noise comes as a tape."""

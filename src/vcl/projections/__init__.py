@@ -5,6 +5,7 @@ from vcl.projections.base import Target as Target
 from vcl.projections.ewc import ElasticWeightConsolidation as ElasticWeightConsolidation
 from vcl.projections.exact import Exact as Exact
 from vcl.projections.kronecker import KroneckerLaplace as KroneckerLaplace
+from vcl.projections.kronecker_variational import KroneckerVariational as KroneckerVariational
 from vcl.projections.laplace import LaplacePropagation as LaplacePropagation
 from vcl.projections.map import MaximumAPosteriori as MaximumAPosteriori
 from vcl.projections.moment_matching import MomentMatching as MomentMatching

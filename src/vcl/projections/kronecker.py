@@ -29,7 +29,7 @@ from vcl.beliefs.kronecker_factor import KroneckerFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
-from vcl.errors import NonFiniteError
+from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent, Progress, Report, ascend, silent
 from vcl.models.base import Model, held, refuse_latent
@@ -98,6 +98,12 @@ class KroneckerLaplace:
     def blocks(self, model: Model, previous: Kronecker, delta: Tensor, data: Data) -> tuple[Block, ...]:
         """The layers that get factors: with one prior precision, and no diagonal information from before."""
         found = self.curvature.layers(model, previous.layout, previous.mean, data)
+        lost = [block.weight for block in previous.blocks if block not in found]
+        if lost:
+            raise VclError(
+                f"the belief has Kronecker factors of {lost[0]!r}, but these settings give it a diagonal; keep the "
+                "settings (heads, most) of the earlier tasks."
+            )
         known, precision = previous.layout.split(delta), previous.layout.split((-previous.log_var).exp())
         kept = []
         for block in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Only, RandomK
@@ -14,6 +14,7 @@ from vcl.lab.methods.fits import (
     Bound,
     CoresetFit,
     Damping,
+    Estimator,
     Fisher,
     Fit,
     KroneckerFisher,
@@ -23,10 +24,11 @@ from vcl.lab.methods.fits import (
     Steps,
     Weight,
 )
-from vcl.lab.settings import Count, Deviation, Limit, Share
+from vcl.lab.settings import Count, Deviation, Limit, Repeats, Share
 from vcl.projections import (
     ElasticWeightConsolidation,
     KroneckerLaplace,
+    KroneckerVariational,
     LaplacePropagation,
     MaximumAPosteriori,
     MaximumLikelihood,
@@ -127,6 +129,16 @@ class LpKron:
 
 
 @dataclass(frozen=True)
+class VclKron:
+    """VCL with Kronecker factors: Laplace propagation, and a variational fit from there."""
+
+    lp: LpKron = field(default_factory=LpKron)
+    draws: Annotated[Count, "draws of theta a step"] = 1
+    estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "local"
+    variational_epochs: Annotated[Repeats, "passes over a task's data in the variational fit"] = 30
+
+
+@dataclass(frozen=True)
 class Si:
     """Synaptic intelligence, which follows every step and so ends at the last one."""
 
@@ -212,6 +224,13 @@ def lp_kron(s: LpKron, prior: bool = True) -> Method[Any]:
     return Method(KroneckerLaplace(s.fit.ascent(), s.lam, s.phi.kronecker(), prior))
 
 
+def vcl_kron(s: VclKron) -> Method[Any]:
+    """VCL with Kronecker factors."""
+    first = s.lp.fit.ascent()
+    laplace = KroneckerLaplace(first, s.lp.lam, s.lp.phi.kronecker())
+    return Method(KroneckerVariational(laplace, replace(first, epochs=s.variational_epochs), s.draws, s.estimator))
+
+
 COOLED = {"schedule": "cosine"}
 """Curvature is taken where the fit ends, so the learning rate decays to 0."""
 
@@ -261,6 +280,10 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(
         "ewc-kron", "lp-kron without a prior: EWC with Kronecker factors, anchored at the last estimate",
         LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED,
+    ),
+    MethodEntry(
+        "vcl-kron", "VCL with a Kronecker-factored posterior: lp-kron, then a variational fit from there",
+        VclKron, vcl_kron, values=COOLED,
     ),
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
     MethodEntry(
