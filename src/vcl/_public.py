@@ -8,6 +8,7 @@ from vcl.errors import VclError as VclError
 from vcl.fitting.loop import Ascent as Ascent
 from vcl.learner.checkpoint import from_bytes as from_bytes
 from vcl.learner.checkpoint import to_bytes as to_bytes
+from vcl.learner.classifier import GenerativeClassifier as GenerativeClassifier
 from vcl.learner.generative import GenerativeLearner as GenerativeLearner
 from vcl.models.likelihoods import Categorical as Categorical
 from vcl.models.likelihoods import Normal as Normal

@@ -70,6 +70,7 @@ CASES = {
 GENERATIVE = {
     "vae": Case(small_vae(), shapes(12, 0, "t0", runs=2), {"t0": 16}),
     "vae, h -> x private": Case(small_vae("upper", head_kl=True), shapes(12, 0, "t0", runs=2), {"t0": 16}),
+    "vae, nothing shared": Case(small_vae("both"), shapes(12, 0, "t0", runs=2), {"t0": 16}),
     "vae, one encoder": Case(
         small_vae(shared_encoder=True),
         concat(shapes(7, 0, "t0", runs=2), shapes(5, 1, "t1", runs=2)),

@@ -39,15 +39,23 @@ CONV = (
     "tasks=2", "train_limit=16", "test_limit=8", "seeds=1", "channels=2", "features=4", "epochs=2", "batch=5",
     "predict_draws=2",
 )  # fmt: skip
+CLASSES = (
+    "tasks=2", "train_limit=8", "test_limit=4", "seeds=1", "hidden=6", "features=6", "latent=2", "epochs=2", "batch=3",
+    "lr=0.01", "draws=2", "coreset=3", "coreset_epochs=2", "coreset_batch=2", "fisher_samples=4", "fisher_draws=2",
+    "z_draws=3",
+)  # fmt: skip
 KINDS = {
     "split-digits": DISCRIMINATIVE,
     "permuted-digits": DISCRIMINATIVE,
     "generative-digits": GENERATIVE,
     "sine": SINE,
     "split-mnist-conv": CONV,
+    "class-incremental-digits": CLASSES,
+    "single-head-digits": (*DISCRIMINATIVE, "test_limit=4"),
 }
 # Methods are built alike for all classifiers: two are enough to look at another stream.
 FEW = {"permuted-digits": ("vcl-random", "ewc"), "sine": ("vcl", "ewc"), "split-mnist-conv": ("vcl", "mle")}
+FEW |= {"class-incremental-digits": ("vcl", "vcl-random", "naive"), "single-head-digits": ("vcl-random",)}
 CASES = [
     (name, entry.name)
     for name in KINDS

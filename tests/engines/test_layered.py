@@ -311,6 +311,7 @@ def vae(private: str = "lower", shared_encoder: bool = False, head_kl: bool = Fa
 VAES = {
     "paper": vae(),
     "private upper": vae("upper"),
+    "private both": vae("both"),
     "shared encoder": vae(shared_encoder=True),
     "head kl": vae(head_kl=True),
     "normal pixels": vae(pixels=NormalPixels(0.7)),

@@ -57,6 +57,22 @@ PERMUTED_QUICK = LOCAL | {"tasks": 4, "epochs": 10, "coreset_epochs": 50, "train
 PERMUTED_SMOKE = SMOKE | {"epochs": 1, "coreset": 20, "coreset_epochs": 2, "train_limit": 500, "test_limit": 200}
 ANY_TASKS = {"tasks": None, "epochs": 60, "batch": 256}
 
+SMALL_CLASSIFIER = {
+    "latent": 20, "features": 100, "hidden": 100, "epochs": 15, "lr": 3e-3, "schedule": "cosine", "init_var": exp(-8),
+    "draws": 2, "coreset_epochs": 10, "train_limit": 1000, "test_limit": 100, "seeds": 2,
+}  # fmt: skip
+TINY_CLASSIFIER = SMALL_CLASSIFIER | {
+    "tasks": 2, "epochs": 1, "latent": 3, "features": 8, "hidden": 8, "coreset": 5, "coreset_epochs": 1, "z_draws": 5,
+    "train_limit": 60, "test_limit": 20,
+}  # fmt: skip
+CLASSIFIER_DIGITS = {
+    "latent": 10, "features": 50, "hidden": 50, "epochs": 150, "lr": 1e-2, "schedule": "cosine", "init_var": exp(-8),
+    "draws": 3, "coreset": 10, "coreset_epochs": 50,
+}  # fmt: skip
+HEAD_DIGITS = {"hidden": (100,), "epochs": 60, "batch": 64, "lr": 5e-3, "coreset": 10, "coreset_epochs": 200}
+HEAD_QUICK = LOCAL | {"epochs": 10, "coreset_epochs": 50, "train_limit": 1000, "test_limit": 100, "seeds": 2}
+HEAD_SMOKE = SMOKE | {"epochs": 1, "coreset": 10, "coreset_epochs": 2, "train_limit": 60, "test_limit": 20}
+
 OURS: dict[tuple[str, str], dict[str, Any]] = {
     ("permuted-mnist", "quick"): PERMUTED_QUICK,
     ("permuted-mnist", "smoke"): PERMUTED_SMOKE,
@@ -99,10 +115,28 @@ OURS: dict[tuple[str, str], dict[str, Any]] = {
     ("generative-digits", "quick"): GENERATIVE_DIGITS
     | {"tasks": 5, "epochs": 100, "draws": 3, "ll_draws": 300, "images": 200, "seeds": 2},
     ("generative-digits", "smoke"): TINY_GENERATOR,
+    ("class-incremental-mnist", "quick"): SMALL_CLASSIFIER,
+    ("class-incremental-mnist", "smoke"): TINY_CLASSIFIER,
+    ("class-incremental-notmnist", "paper"): {"epochs": 40},
+    ("class-incremental-notmnist", "quick"): SMALL_CLASSIFIER,
+    ("class-incremental-notmnist", "smoke"): TINY_CLASSIFIER,
+    ("class-incremental-digits", "paper"): CLASSIFIER_DIGITS,
+    ("class-incremental-digits", "quick"): CLASSIFIER_DIGITS | {"epochs": 100, "draws": 2, "seeds": 2},
+    ("class-incremental-digits", "smoke"): TINY_CLASSIFIER,
+    ("single-head-mnist", "quick"): HEAD_QUICK,
+    ("single-head-mnist", "smoke"): HEAD_SMOKE,
+    ("single-head-notmnist", "paper"): {},
+    ("single-head-notmnist", "quick"): HEAD_QUICK,
+    ("single-head-notmnist", "smoke"): HEAD_SMOKE,
+    ("single-head-digits", "paper"): HEAD_DIGITS,
+    ("single-head-digits", "quick"): HEAD_DIGITS | FEW_DRAWS | {"epochs": 30, "predict_draws": 20, "seeds": 2},
+    ("single-head-digits", "smoke"): HEAD_SMOKE,
 }  # fmt: skip
 LIKE = {
     "permuted-digits": "permuted-mnist", "split-digits": "split-mnist", "generative-digits": "generative-mnist",
     "permuted": "permuted-mnist", "split": "split-mnist",
+    "class-incremental-notmnist": "class-incremental-mnist", "class-incremental-digits": "class-incremental-mnist",
+    "single-head-notmnist": "single-head-mnist", "single-head-digits": "single-head-mnist",
 }  # fmt: skip
 
 
@@ -156,6 +190,28 @@ def test_our_own_experiments() -> None:
         "epochs": 200, "batch": 50, "lr": 1e-2, "coreset": 20, "coreset_epochs": 200, "coreset_batch": None
     }  # fmt: skip
     assert sine.own == {"ewc": {"lam": 10.0}, "si": {"lam": 1.0}}
+
+
+def test_our_own_classifiers_of_classes_that_come_one_by_one() -> None:
+    generators, head = (experiment(name).presets["paper"] for name in ("class-incremental-mnist", "single-head-mnist"))
+    assert {part: values_of(getattr(generators, part)) for part in PARTS} == {
+        "stream": {"tasks": None, "classes": 1, "order": (), "train_limit": None, "test_limit": None},
+        "network": {
+            "latent": 50, "features": 500, "hidden": 500, "private": "lower", "encoder": "private", "head_kl": "no",
+            "prior_var": 1.0,
+        },
+        "prediction": {"z_draws": 50, "theta_draws": 0},
+        "run": {"seeds": 10, "matmul": "float32"},
+    }  # fmt: skip
+    assert (generators.shared, generators.own) == ({"epochs": 20, "batch": 50, "lr": 1e-3}, {})
+    assert {part: values_of(getattr(head, part)) for part in PARTS} == {
+        "stream": {"tasks": None, "classes": 1, "order": (), "train_limit": None, "test_limit": None},
+        "network": {"hidden": (256, 256), "prior_var": 1.0},
+        "prediction": {"predict_draws": 100, "predict_estimator": "weights"},
+        "run": {"seeds": 10, "matmul": "float32"},
+    }  # fmt: skip
+    assert head.shared == {"epochs": 20, "batch": 256, "coreset": 200, "coreset_epochs": 100, "coreset_batch": 256}
+    assert head.own == {}
 
 
 def test_the_large_set_has_the_presets_of_the_small_one() -> None:

@@ -57,6 +57,30 @@ class TestParameters:
         ]
         assert encoders[0] == encoders[1]
 
+    def test_with_both_parts_private_the_generators_share_nothing(self) -> None:
+        model, one = small_vae("both"), small_vae("lower")
+        layout = model.layout(HEADS)
+        assert {head_of(name) for name in layout.names} == set(HEADS)
+        assert model.layout({}).size == 0
+        assert layout.size == 2 * one.layout({"a": 16}).size, "each is as large as the VAE of one task"
+        assert not held(model, layout).names
+        assert held(small_vae("both", head_kl=True), layout) == spread(model, layout)
+        # Given the same weights, it decodes as a VAE whose upper part is shared.
+        params = params_of(one)
+        own = {
+            name.replace("trunk.", f"heads.{head}.upper:", 1)
+            .replace("upper:0.", "upper:0:")
+            .replace("upper:2.", "upper:2:"): value
+            for head in HEADS
+            for name, value in params.items()
+            if name.startswith("trunk.")
+        }
+        own |= {name: value for name, value in params.items() if not name.startswith("trunk.")}
+        assert set(own) == set(layout.names)
+        z = normals(4, 3)
+        for head in HEADS:
+            assert torch.equal(model.decode(own, z, head), one.decode(params, z, head))
+
     def test_roles(self) -> None:
         model = small_vae()
         for name in model.layout(HEADS).names:

@@ -63,7 +63,7 @@ def states(project: Any, seeds: tuple[int, ...] = (0, 1), rule: Any = None, **se
 
 @pytest.mark.parametrize("project", METHODS.values(), ids=METHODS)
 class TestEveryMethod:
-    @pytest.mark.parametrize("private", ["lower", "upper"])
+    @pytest.mark.parametrize("private", ["lower", "upper", "both"])
     def test_encoders_and_heads_of_other_tasks_are_bitwise_unchanged(self, project: Any, private: str) -> None:
         one, two, three = (state.propagated for state in states(project, private=private))
         for before, after, head in ((one, two, "t1"), (two, three, "t2")):

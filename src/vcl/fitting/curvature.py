@@ -86,6 +86,8 @@ class Curvature:
                 "labels to draw and no exact Hessian; use the curvature 'empirical'."
             )
         known = held(model, layout)
+        if not known.size:  # no parameter has a posterior: independent generators
+            return torch.zeros_like(theta)
         params = layout.split(theta)
         mine = {name: params.pop(name) for name in known.names}
 

@@ -105,6 +105,8 @@ class TableFormat(NamedTuple):
     columns: Callable[[Sequence[Row]], tuple[str, ...]]
     cells: Callable[[Sequence[Row], Mapping[str, float]], list[tuple[str, ...]]]
     explain: Callable[[Sequence[Row], Mapping[str, float]], str]
+    seconds: bool = False
+    """Whether a last column has the seconds of each line: all of its seeds, fits and evaluations."""
 
 
 def no_bytes(prediction: Any, shape: tuple[int, ...], runs: int) -> int:

@@ -52,6 +52,8 @@ class Group:
     made: list[str] = field(default_factory=list)
     """One line for each stack: the command, versions, machine and time that made it."""
     pictures: dict[str, list[Tensor]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of each part, by its label, all its stacks together."""
     validation: bool = False
 
 
@@ -164,6 +166,7 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     rows = [row._replace(method=names[row[:2]]) for row in stack.rows()]
     group.rows += [row for row in rows if row[:2] not in there]
     group.notes += [note for note in known["notes"] if note not in group.notes]
+    group.seconds[shown] = group.seconds.get(shown, 0.0) + known["seconds"]
     build = known["builds"][-1]
     group.made.append(
         f"- {shown}: `{known['command']}`, vcl {build['vcl']}, torch {build['torch']}, {known['device']}, engine "
@@ -241,6 +244,10 @@ def _cells(group: Group) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """Lines and columns of the table, without columns that have no value in any line."""
     table = group.experiment.evaluation.table
     lines, columns = table.cells(group.rows, _paper(group)), table.columns(group.rows)
+    if table.seconds:
+        known = [group.seconds.get(split_label(line[0])[0]) for line in lines]
+        lines = [(*line, "-" if each is None else f"{each:.0f}") for line, each in zip(lines, known, strict=True)]
+        columns = (*columns, "seconds")
     kept = [place for place in range(len(columns)) if place == 0 or any(line[place] != "-" for line in lines)]
     return [tuple(line[place] for place in kept) for line in lines], tuple(columns[place] for place in kept)
 

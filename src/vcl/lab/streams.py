@@ -131,12 +131,18 @@ def split(
     single_head: bool = False,
     limit: int | None = None,
     test_limit: int | None = None,
+    shared_outputs: bool = False,
 ) -> Stream:
     """One task per group of classes.
 
-    Multi-head: each task has its own head, with labels numbered within the group. Single-head: one head
-    over all classes. ``limit`` and ``test_limit`` keep a balanced sample of each task (:func:`balanced`).
+    Multi-head: each task has its own head, with labels numbered within the group. ``single_head``: one head over all
+    classes (class-incremental). ``shared_outputs``: one head with as many outputs as a group has classes, and labels
+    numbered within the group (domain-incremental). Limits keep a balanced sample of each task (:func:`balanced`).
     """
+    if single_head and shared_outputs:
+        raise VclError("a head is over all classes or shared by the groups, not both; give one of them.")
+    if shared_outputs and len({len(group) for group in groups}) > 1:
+        raise VclError(f"class groups {list(groups)} share their outputs; give all the same number of classes.")
     seen = [c for group in groups for c in group]
     if len(set(seen)) != len(seen) or not all(0 <= c < len(data.classes) for c in seen):
         raise VclError(f"class groups {list(groups)} must name each of 0 to {len(data.classes) - 1} at most once.")
@@ -148,12 +154,14 @@ def split(
             place = torch.zeros(len(data.classes), dtype=torch.int64, device=y.device)
             place[torch.tensor(list(group), device=y.device)] = torch.arange(len(group), device=y.device)
             labels = place[labels]
-        return dataset(inputs, labels, task, SHARED if single_head else task, runs)
+        return dataset(inputs, labels, task, SHARED if one_head else task, runs)
+
+    one_head = single_head or shared_outputs
 
     def make(number: int) -> Task:
         group = groups[number]
         name = "/".join(data.classes[c] for c in group)
-        heads = {SHARED: len(data.classes)} if single_head else {name: len(group)}
+        heads = {SHARED if one_head else name: len(data.classes) if single_head else len(group)}
         train = part("training", data.train_x, data.train_y, group, name, limit)
         return Task(name, train, part("test", data.test_x, data.test_y, group, name, test_limit), heads)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from functools import reduce
 from math import exp, prod
 from typing import Any, Self, final
 
@@ -13,7 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.coresets import Nothing
-from vcl.data import Array, as_tensor, unlabelled
+from vcl.data import Array, as_tensor, concat, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, silent
 from vcl.learner.checkpoint import from_bytes, to_bytes
@@ -67,18 +69,29 @@ class GenerativeLearner:
         """Learn from images x [N, ...], pixels from 0 to 1 or uint8. A known task resumes training."""
         if not isinstance(task, str):
             raise VclError(f"task is {task!r}; give its name as a string.")
-        data, shape = unlabelled(self._images(x), task, task, len(self.rng.seeds)), tuple(x.shape[1:])
-        if data.size == 0:
-            raise VclError(f"task {task!r} has no images; give at least one.")
-        if self.shapes.get(task, shape) != shape:
-            raise VclError(f"task {task!r} had images of shape {self.shapes[task]}, not {shape}; use a new name.")
-        step = Task(task, data, heads={task: prod(shape)})
+        self.update_together({task: x}, report)
+
+    def update_together(self, images: Mapping[str, Array], report: Report = silent) -> None:
+        """Learn several generators at once, from the images [N, ...] of each, by one step of the recursion."""
+        parts, shapes = [], dict[str, tuple[int, ...]]()
+        for name, x in images.items():
+            part, shape = unlabelled(self.images(x), name, name, len(self.rng.seeds)), tuple(x.shape[1:])
+            if part.size == 0:
+                raise VclError(f"task {name!r} has no images; give at least one.")
+            if self.shapes.get(name, shape) != shape:
+                raise VclError(f"task {name!r} had images of shape {self.shapes[name]}, not {shape}; use a new name.")
+            parts.append(part)
+            shapes[name] = shape
+        if not parts:
+            raise VclError("there are no images to learn from; give those of at least one task.")
+        heads = {name: prod(shape) for name, shape in shapes.items()}
+        step = Task("/".join(shapes), reduce(concat, parts), heads=heads)
         (self.state,) = learn(self.state, [step], self.model, self.method, self.rng, report)
-        self.shapes[task] = shape
+        self.shapes |= shapes
 
     def sample(self, task: str, count: int, seed: int = 0, theta: ThetaChoice = "drawn") -> Tensor:
         """``count`` images of ``task`` as pixel means [R, count, ...]; the same for the same seed."""
-        rng = self._rng("sample", seed)
+        rng = self.rng_for("sample", seed)
         images = generate(self._belief(task), self.model, task, count, rng, theta)
         return images.view(*images.shape[:2], *self.shapes[task])
 
@@ -89,9 +102,9 @@ class GenerativeLearner:
             raise VclError(
                 f"the images have shape {tuple(x.shape[1:])}; those of task {task!r} have {self.shapes[task]}."
             )
-        x = self._images(x)
+        x = self.images(x)
         self.model.pixels.check(x, "the images")
-        rng = self._rng("log_prob", seed)
+        rng = self.rng_for("log_prob", seed)
         return log_marginal(belief, self.model, x.expand(len(rng.seeds), *x.shape), task, rng, draws, theta)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -136,12 +149,12 @@ class GenerativeLearner:
             raise VclError(f"{os.fspath(path)} was saved with another model: {error}") from error
         return learner
 
-    def _images(self, x: Array) -> Tensor:
+    def images(self, x: Array) -> Tensor:
         """Images on the belief's device; floating-point pixels in its dtype."""
         x, mean = as_tensor(x, "x"), self.state.propagated.mean
         return x.to(mean) if x.is_floating_point() else x.to(mean.device)
 
-    def _rng(self, *purpose: object) -> Rng:
+    def rng_for(self, *purpose: object) -> Rng:
         """The randomness of the remaining seeds."""
         return self.rng.select(self.state.alive).at(*purpose)
 

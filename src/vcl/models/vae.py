@@ -5,7 +5,8 @@
     L^(n)(theta) = E_{q(z | x^(n))} log p(x^(n) | z, theta) - KL( q(z | x^(n)) || p(z) )  <=  log p(x^(n) | theta)
 
 The decoder maps z to an intermediate h (``lower``) and h to pixels (``upper``). All tasks share one part; the other is
-private to each task: z -> h in architecture (i), h -> x in architecture (ii).
+private to each task: z -> h in architecture (i), h -> x in architecture (ii). If both are private, each task has a VAE
+of its own, to compare with.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from vcl.models.network import TRUNK, refuse_unsound
 from vcl.models.pixels import BernoulliPixels, Pixels
 from vcl.ops.rows import as_input, own_input
 
-Private = Literal["lower", "upper"]
-PRIVATES: tuple[Private, ...] = ("lower", "upper")
+Private = Literal["lower", "upper", "both"]
+PRIVATES: tuple[Private, ...] = ("lower", "upper", "both")
 
-ENCODER, DECODER = "encoder", "decoder"
+ENCODER, DECODER, UPPER = "encoder", "decoder", "upper"
+"""The parts of a task: its encoder, its part of the decoder, and the upper part where the lower is its own too."""
 
 
 @final
@@ -78,19 +80,23 @@ class Vae:
         self.pixels: Pixels = BernoulliPixels() if pixels is None else pixels
         self.private, self.shared_encoder, self.head_kl, self.prior_var = private, shared_encoder, head_kl, prior_var
         self.layers = flat_chain(encoder) if is_chain(lower) and is_chain(upper) else []
+        # The name of each decoder part among a task's own; None if all tasks share it.
+        self._lower = None if private == "upper" else DECODER
+        self._upper = {"lower": None, "upper": DECODER, "both": UPPER}[private]
 
     def layout(self, heads: Heads) -> Layout:
         """The shared decoder part, the encoder if it is shared, then each task's decoder part and encoder."""
-        shared, private = (self.upper, self.lower) if self.private == "lower" else (self.lower, self.upper)
-        shapes = {TRUNK + name: tuple(value.shape) for name, value in shared.named_parameters()}
+        parts = {self._lower: self.lower, self._upper: self.upper}
+        shared = () if None not in parts else parts[None].named_parameters()
+        shapes = {TRUNK + name: tuple(value.shape) for name, value in shared}
         if self.shared_encoder:
             shapes |= {f"{ENCODER}.{name}": tuple(value.shape) for name, value in self.encoder.named_parameters()}
         for head in heads:
-            decoder = private.named_parameters()
-            shapes |= {_head_name(head, DECODER, name): tuple(value.shape) for name, value in decoder}
-            if not self.shared_encoder:
-                encoder = self.encoder.named_parameters()
-                shapes |= {_head_name(head, ENCODER, name): tuple(value.shape) for name, value in encoder}
+            own = {part: module for part, module in parts.items() if part is not None}
+            own |= {} if self.shared_encoder else {ENCODER: self.encoder}
+            for part, module in own.items():
+                for name, value in module.named_parameters():
+                    shapes[_head_name(head, part, name)] = tuple(value.shape)
         return Layout(tuple(shapes), tuple(shapes.values()))
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
@@ -103,8 +109,7 @@ class Vae:
             return lambda name: _head_name(head, part, name)
 
         encoder = chain_from(self.layers, f"{ENCODER}.".__add__ if self.shared_encoder else of_head(ENCODER))
-        private, shared = of_head(DECODER), TRUNK.__add__
-        first, second = (private, shared) if self.private == "lower" else (shared, private)
+        first, second = (TRUNK.__add__ if part is None else of_head(part) for part in (self._lower, self._upper))
         decoder = (*chain_from(chain_of(self.lower), first), *chain_from(chain_of(self.upper), second))
         known = names_in(encoder) and names_in(decoder)
         return Latent(encoder, decoder, self.latent, self.pixels) if known else Opaque()
@@ -164,11 +169,12 @@ class Vae:
 
     def decode(self, params: Params, z: Tensor, head: str) -> Tensor:
         """The output for each pixel [..., P], for z [..., latent]."""
-        module = self.lower if self.private == "lower" else self.upper
-        shared, private = _with_prefix(params, TRUNK), _head_params(params, head, DECODER, module)
-        lower, upper = (private, shared) if self.private == "lower" else (shared, private)
-        h = functional_call(self.lower, lower, z.reshape(-1, self.latent))
-        output: Tensor = functional_call(self.upper, upper, h)
+
+        def values(part: str | None, module: nn.Module) -> dict[str, Tensor]:
+            return _with_prefix(params, TRUNK) if part is None else _head_params(params, head, part, module)
+
+        h = functional_call(self.lower, values(self._lower, self.lower), z.reshape(-1, self.latent))
+        output: Tensor = functional_call(self.upper, values(self._upper, self.upper), h)
         return output.reshape(*z.shape[:-1], -1)
 
     def generate(self, params: Params, z: Tensor, head: str) -> Tensor:

@@ -3,6 +3,9 @@
 from vcl.predicting.generation import classifier_uncertainty as classifier_uncertainty
 from vcl.predicting.generation import generate as generate
 from vcl.predicting.generation import log_marginal as log_marginal
+from vcl.predicting.generative_classifier import class_log_marginals as class_log_marginals
+from vcl.predicting.generative_classifier import classify as classify
+from vcl.predicting.generative_classifier import score as score
 from vcl.predicting.metrics import accuracy as accuracy
 from vcl.predicting.metrics import average_accuracy as average_accuracy
 from vcl.predicting.metrics import backward_transfer as backward_transfer

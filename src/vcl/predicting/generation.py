@@ -54,8 +54,8 @@ def log_marginal(
     if draws < 1 or theta_draws < 1 or chunk < 1:
         raise VclError(f"draws is {draws}, theta_draws is {theta_draws} and chunk is {chunk}; give at least 1 of each.")
     x, (belief, rng) = as_tensor(inputs_at(belief, x), "x"), belief_at(belief, model, head, rng)
-    q = _generator_of(belief, head, device)
-    _check_runs(q, x, rng)
+    q = generator_of(belief, head, device)
+    check_runs(q, x, rng)
     runs, source = x.shape[0], (Source(head, head),)
     generators = rng.at("z").generators(q.mean.device)
     images = max(1, min(x.shape[1], chunk // runs))
@@ -66,7 +66,7 @@ def log_marginal(
 
     none = torch.zeros(x.shape[:2], dtype=torch.int64, device=q.mean.device)
     total = x.new_full(x.shape[:2], -torch.inf, dtype=q.mean.dtype, device=q.mean.device)
-    for values, count in _thetas(q, draws, theta, theta_draws, rng):
+    for values, count in thetas(q, draws, theta, theta_draws, rng):
         params = q.layout.split(values)
         for first in range(0, x.shape[1], images):
             part = x[:, first : first + images].to(values.device)
@@ -99,15 +99,15 @@ def generate(
     if count < 1 or theta_draws < 1:
         raise VclError(f"count is {count} and theta_draws is {theta_draws}; give at least 1 of each.")
     belief, rng = belief_at(belief, model, head, rng)
-    q = _generator_of(belief, head, device)
-    _check_runs(q, None, rng)
+    q = generator_of(belief, head, device)
+    check_runs(q, None, rng)
     generators = rng.at("z").generators(q.mean.device)
 
     def one(params: Params, z: Tensor) -> Tensor:
         return model.generate(params, z, head)
 
     images = []
-    for values, share in _thetas(q, count, theta, theta_draws, rng):
+    for values, share in thetas(q, count, theta, theta_draws, rng):
         z = draw_noise(share * model.latent, generators, values).view(len(generators), share, model.latent)
         images.append(torch.vmap(one, randomness="error")(q.layout.split(values), z))
     return torch.cat(images, dim=1)
@@ -123,7 +123,7 @@ def classifier_uncertainty(log_probs: Tensor, task: int) -> Tensor:
     return -log_probs[..., task].clamp(min=log(LEAST_PROBABILITY)).mean(-1)
 
 
-def _thetas(q: Belief, draws: int, theta: ThetaChoice, theta_draws: int, rng: Rng) -> Iterator[tuple[Tensor, int]]:
+def thetas(q: Belief, draws: int, theta: ThetaChoice, theta_draws: int, rng: Rng) -> Iterator[tuple[Tensor, int]]:
     """Yields each theta [R, D] and its number of draws; the numbers differ by at most one."""
     if theta not in THETA_CHOICES:
         raise unknown("theta", theta, THETA_CHOICES)
@@ -137,7 +137,7 @@ def _thetas(q: Belief, draws: int, theta: ThetaChoice, theta_draws: int, rng: Rn
         yield q.draw(draw_noise(q.layout.size, generators, q.mean)), share
 
 
-def _generator_of(belief: Belief, head: str, device: torch.device | str | None) -> Belief:
+def generator_of(belief: Belief, head: str, device: torch.device | str | None) -> Belief:
     """The belief over the parameters of ``head``'s encoder and decoder."""
     met = [known for known in dict.fromkeys(map(head_of, belief.layout.names)) if known is not None]
     if met and head not in met:
@@ -146,7 +146,8 @@ def _generator_of(belief: Belief, head: str, device: torch.device | str | None) 
     return q.to(belief.mean.device if device is None else device)
 
 
-def _check_runs(q: Belief, x: Tensor | None, rng: Rng) -> None:
+def check_runs(q: Belief, x: Tensor | None, rng: Rng) -> None:
+    """Raise VclError unless the belief, the inputs and the seeds are of as many runs."""
     given = q.mean.shape[0] if x is None else x.shape[0]
     if not q.mean.shape[0] == given == len(rng.seeds):
         raise VclError(

@@ -1,5 +1,13 @@
 """One file per experiment."""
 
+from vcl.lab.experiments.class_incremental import (
+    CLASS_INCREMENTAL_DIGITS,
+    CLASS_INCREMENTAL_MNIST,
+    CLASS_INCREMENTAL_NOTMNIST,
+    SINGLE_HEAD_DIGITS,
+    SINGLE_HEAD_MNIST,
+    SINGLE_HEAD_NOTMNIST,
+)
 from vcl.lab.experiments.digits import PERMUTED_DIGITS, SPLIT_DIGITS
 from vcl.lab.experiments.experiment import Experiment as Experiment
 from vcl.lab.experiments.generative import GENERATIVE_DIGITS, GENERATIVE_MNIST, GENERATIVE_NOTMNIST
@@ -26,4 +34,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     GENERATIVE_MNIST,
     GENERATIVE_NOTMNIST,
     GENERATIVE_DIGITS,
+    CLASS_INCREMENTAL_MNIST,
+    CLASS_INCREMENTAL_NOTMNIST,
+    CLASS_INCREMENTAL_DIGITS,
+    SINGLE_HEAD_MNIST,
+    SINGLE_HEAD_NOTMNIST,
+    SINGLE_HEAD_DIGITS,
 )

@@ -29,7 +29,10 @@ class Split:
     pairing: Annotated[
         Literal["neighbours", "halves"], "0/1, 2/3, … or, of ten classes, 0/5, 1/6, … with two a task"
     ] = "neighbours"
-    heads: Annotated[Literal["multi", "single"], "a head for each task, or one over all classes"] = "multi"
+    heads: Annotated[
+        Literal["multi", "single", "shared"],
+        "a head for each task, one over all classes, or one whose outputs all tasks share",
+    ] = "multi"
     order: Order = ()
     train_limit: TrainLimit = None
     test_limit: TestLimit = None
@@ -56,10 +59,12 @@ def groups(total: int, s: Split) -> list[tuple[int, ...]]:
 
 
 def stream(data: Arrays, s: Split, rng: Rng) -> Stream:
-    """Each task with a head of its own, or all with one over all classes."""
+    """Each task with a head of its own, or all with one: over all classes, or of the outputs that they share."""
     made = groups(len(data.classes), s)
     check_order(s.order, len(made))
-    found = split_stream(data, made, len(rng.seeds), s.heads == "single", s.train_limit, s.test_limit)
+    found = split_stream(
+        data, made, len(rng.seeds), s.heads == "single", s.train_limit, s.test_limit, s.heads == "shared"
+    )
     return reordered(found, s.order)
 
 

@@ -18,12 +18,19 @@ SHOWN_IMAGES = 10
 
 
 def samples(context: EvaluationContext) -> Tensor:
-    """Images from the generator of every task so far: uint8 [runs, tasks so far, SHOWN_IMAGES, ...]."""
+    """Images from the generators of every task so far: uint8 [runs, tasks so far, SHOWN_IMAGES, ...].
+
+    A task of several generators has as many images of each, and one more of the first where they do not divide.
+    """
     made = []
     for task in context.met:
-        (head,) = task.heads
-        rng = context.rng.at("samples", head)  # the same z after every task: only the generator changes
-        images = generate(context.state.predictive[head], context.model, head, SHOWN_IMAGES, rng, "mean")
+        drawn = []
+        for place, head in enumerate(task.heads):
+            rng = context.rng.at("samples", head)  # the same z after every task: only the generator changes
+            count = SHOWN_IMAGES // len(task.heads) + (place < SHOWN_IMAGES % len(task.heads))
+            if count:
+                drawn.append(generate(context.state.predictive[head], context.model, head, count, rng, "mean"))
+        images = torch.cat(drawn, dim=1)
         made.append(images.view(*images.shape[:2], *task.train.x.shape[2:]))
     return (255 * torch.stack(made, dim=1)).round().clamp(0, 255).to(torch.uint8)
 

@@ -18,7 +18,8 @@ class VaeSettings:
     features: Annotated[Count, "units of h, where the shared and the private part of the decoder meet"] = 500
     hidden: Annotated[Count, "units of every hidden layer"] = 500
     private: Annotated[
-        Literal["lower", "upper"], "private part of the decoder: z to h (the paper's first architecture), or h to x"
+        Literal["lower", "upper", "both"],
+        "private part of the decoder: z to h (the paper's first architecture), h to x, or both: independent VAEs",
     ] = "lower"
     encoder: Annotated[Literal["private", "shared"], "an encoder for each task, or one for all"] = "private"
     head_kl: Annotated[Literal["no", "yes"], "whether the private part of the decoder has a prior too"] = "no"
