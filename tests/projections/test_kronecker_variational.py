@@ -206,7 +206,7 @@ def test_it_needs_a_posterior_over_every_parameter() -> None:
     with pytest.raises(VclError, match="mean-field"):
         KroneckerFit(q, q.blocks, Roles(layout.touched([]), layout, NONE))
     few = {block: factors for block, factors in q.blocks.items() if not block.weight.startswith("heads")}
-    with pytest.raises(VclError, match="has factors of 'heads.h.weight'"):
+    with pytest.raises(VclError, match="has factors of"):
         KroneckerFit(q, few, Roles(layout, layout, NONE))
     with pytest.raises(VclError, match="climbs"):
         KroneckerFit(q, q.blocks, Roles(layout, layout, NONE), "sd")
