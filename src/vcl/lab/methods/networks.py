@@ -130,12 +130,22 @@ class LpKron:
 
 @dataclass(frozen=True)
 class VclKron:
-    """VCL with Kronecker factors: Laplace propagation, and a variational fit from there."""
+    """VCL with Kronecker factors: Laplace propagation, and a variational fit of as many epochs from there."""
 
     lp: LpKron = field(default_factory=LpKron)
     draws: Annotated[Count, "draws of theta a step"] = 1
     estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "local"
-    variational_epochs: Annotated[Repeats, "passes over a task's data in the variational fit"] = 30
+
+
+@dataclass(frozen=True)
+class VclKronCoreset:
+    """VCL with Kronecker factors and a coreset."""
+
+    vcl: VclKron = field(default_factory=VclKron)
+    coreset: Annotated[Count, "points kept of each task"] = 200
+    coreset_epochs: Annotated[Repeats, "passes over the coreset"] = 100
+    coreset_batch: Annotated[Count | None, "points a step of the coreset's fit; none takes all"] = 256
+    predictive: Predictive = "joint"
 
 
 @dataclass(frozen=True)
@@ -224,15 +234,21 @@ def lp_kron(s: LpKron, prior: bool = True) -> Method[Any]:
     return Method(KroneckerLaplace(s.fit.ascent(), s.lam, s.phi.kronecker(), prior))
 
 
-def vcl_kron(s: VclKron) -> Method[Any]:
-    """VCL with Kronecker factors."""
-    first = s.lp.fit.ascent()
-    laplace = KroneckerLaplace(first, s.lp.lam, s.lp.phi.kronecker())
-    return Method(KroneckerVariational(laplace, replace(first, epochs=s.variational_epochs), s.draws, s.estimator))
+def kronecker_variational(s: VclKron, how: Ascent) -> KroneckerVariational:
+    """proj by variational KL with Kronecker factors; both stages are fitted alike."""
+    return KroneckerVariational(KroneckerLaplace(how, s.lp.lam, s.lp.phi.kronecker()), how, s.draws, s.estimator)
 
 
-COOLED = {"schedule": "cosine"}
-"""Curvature is taken where the fit ends, so the learning rate decays to 0."""
+def vcl_kron_coreset(s: VclKronCoreset) -> Method[Any]:
+    """VCL with Kronecker factors and a random coreset."""
+    first = s.vcl.lp.fit.ascent()
+    again = replace(first, epochs=s.coreset_epochs, batch=s.coreset_batch)
+    refit = kronecker_variational(s.vcl, again)
+    return Method(kronecker_variational(s.vcl, first), RandomK(s.coreset), refit, s.predictive)
+
+
+COOLED = {"schedule": "cosine", "batch": 256}
+"""Curvature is taken where the fit ends, so the learning rate decays to 0; full batches would take too few steps."""
 
 RESTART = {"start": "restart", "schedule": "cosine"}
 """Every fit starts at small random means, with q_{t-1} as the prior alone, and its learning rate decays to 0.
@@ -283,7 +299,10 @@ METHODS: tuple[MethodEntry, ...] = (
     ),
     MethodEntry(
         "vcl-kron", "VCL with a Kronecker-factored posterior: lp-kron, then a variational fit from there",
-        VclKron, vcl_kron, values=COOLED,
+        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=COOLED,
+    ),
+    MethodEntry(
+        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=COOLED,
     ),
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
     MethodEntry(

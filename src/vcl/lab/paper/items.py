@@ -17,7 +17,7 @@ from vcl.lab.figures import (
 )
 from vcl.lab.figures import linear_memory as linear_memory_figure
 from vcl.lab.figures import toy2d as toy2d_figure
-from vcl.lab.paper import linear_memory, toy2d
+from vcl.lab.paper import beyond, linear_memory, toy2d
 from vcl.lab.paper.generators import MEASURES, best_generators, draw_generators, generators
 from vcl.lab.paper.item import (
     PAPER_GRID,
@@ -268,6 +268,15 @@ ITEMS: tuple[Item, ...] = (
         orders,
         everything,
         draw_variants,
+    ),
+    StreamItem(
+        "beyond",
+        "Kronecker-factored posteriors and generators that classify, on harder streams",
+        "beyond the paper",
+        beyond.requests,
+        everything,
+        beyond.draw,
+        beyond.MEASURES,
     ),
 )
 
