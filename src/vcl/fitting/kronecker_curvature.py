@@ -58,16 +58,17 @@ class KroneckerCurvature:
     """How the factors of a task are computed.
 
     ``at="expected"`` averages the curvature over ``draws`` draws of the belief itself, a fixed point of ``rounds``
-    rounds; ``"mode"`` takes it at the mode alone. At most ``samples`` examples are used, drawn for each run; a sum over
-    fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes the mean of A and the sum of G,
-    ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs or outputs is diagonal.
+    rounds, each of one pass over the examples; ``"mode"`` takes it at the mode alone. At most ``samples`` examples are
+    used, drawn for each run; a sum over fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes the
+    mean of A and the sum of G, ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs or
+    outputs is diagonal.
     """
 
     at: At = "expected"
     labels: Labels = "true"
     samples: int | None = None
     rounds: int = 4
-    draws: int = 4
+    draws: int = 8
     rule: AddRule = "mean"
     heads: HeadRule = "kronecker"
     sharing: Sharing = "expand"
@@ -105,16 +106,21 @@ class KroneckerCurvature:
     def __call__(
         self, model: Model, layout: Layout, thetas: Tensor, data: Data, blocks: tuple[Block, ...], rng: Rng
     ) -> Information:
-        """The information of the data, averaged over thetas [R, S, D]."""
+        """The information of the data, averaged over thetas [R, S, D]: each theta sees every S-th example.
+
+        So S draws cost one pass over the data; the expectation over theta and x is the same.
+        """
         sample = sample_of(data, self.samples, rng.at("samples"))
+        draws = min(thetas.shape[1], sample.size)
         totals = _Totals(layout, thetas[:, 0], blocks, self.sharing)
         rest = held(model, layout)
         inside = {name for block in blocks for name in block.names}
         rest = rest.where(lambda name: name not in inside)
-        scale = weight_of_each(sample.size, data.size) / thetas.shape[1]
-        for number, theta in enumerate(thetas.unbind(1)):
+        scale = weight_of_each(sample.size, data.size)
+        for number, theta in enumerate(thetas.unbind(1)[:draws]):
             theta = theta.contiguous()
-            for batch, root, again in self._labelled(model, layout, theta, sample, blocks, rng.at("labels", number)):
+            mine = sample.map(lambda part, number=number: part[:, number::draws])  # type: ignore[misc]
+            for batch, root, again in self._labelled(model, layout, theta, mine, blocks, rng.at("labels", number)):
                 totals.begin(batch, root, again)
                 _collect(model, layout, theta, batch, blocks, totals)
                 if rest.names:

@@ -121,7 +121,8 @@ class KroneckerLaplace:
         """q_t at the mode theta [R, D], with the curvature at the mode or under q_t."""
         layout, curvature = previous.layout, self.curvature
         found = curvature(model, layout, theta.unsqueeze(1), data, blocks, rng.at("mode"))
-        q = gaussian_at(model, theta, previous, found, delta, curvature)
+        known: Known = {}
+        q = gaussian_at(model, theta, previous, found, delta, curvature, known)
         if curvature.at == "mode":
             return q
         for number in range(1, curvature.rounds + 1):
@@ -130,7 +131,7 @@ class KroneckerLaplace:
             thetas = q.draw(noise.view(len(theta), curvature.draws, -1))
             now = curvature(model, layout, thetas, data, blocks, at)
             found = between(found, now, 1 / (1 + number))
-            q = gaussian_at(model, theta, previous, found, delta, curvature)
+            q = gaussian_at(model, theta, previous, found, delta, curvature, known)
         return q
 
 
@@ -158,22 +159,33 @@ def past(previous: Kronecker, delta: Tensor, lam: Lambda, prior: bool) -> Kronec
     return KroneckerFactor(DiagonalFactor(layout, previous.mean, diagonal), pairs)
 
 
+Known = dict[Block, tuple[Tensor, Tensor, tuple[Tensor, Tensor]]]
+"""By layer: A of this task, A of all tasks, and its eigenvalues and eigenvectors."""
+
+
 def gaussian_at(
-    model: Model, theta: Tensor, previous: Kronecker, found: Information, delta: Tensor, curvature: KroneckerCurvature
-) -> Kronecker:
-    """N(theta, (A (x) G + delta I)^{-1}), with the factors of previous data and of this task added."""
+    model: Model, theta: Tensor, previous: Kronecker, found: Information, delta: Tensor, curvature: KroneckerCurvature,
+    known: Known,
+) -> Kronecker:  # fmt: skip
+    """N(theta, (A (x) G + delta I)^{-1}), with the factors of previous data and of this task added.
+
+    ``known`` keeps eigenvectors for the next round: with the rule ``mean`` A depends on A_t alone.
+    """
     layout = previous.layout
-    known = held(model, layout)
+    part = held(model, layout)
     precision = (-previous.log_var).exp() + found.diagonal
     # A parameter without a posterior is a point, with variance 0.
-    log_vars = layout.split(layout.pad(-layout.cut(precision, known).log(), known, -inf))
+    log_vars = layout.split(layout.pad(-layout.cut(precision, part).log(), part, -inf))
     deltas = layout.split(delta)
     blocks: dict[Block, Factors] = {}
     for block, new in found.pairs.items():
         old = previous.blocks.get(block)
         pair = new if old is None else add(Pair(old.A, old.G, old.rows), new, curvature.rule)
         _check_finite(block, pair)
-        (a, Q_A), (g, Q_G) = eigen(pair.A), eigen(pair.G)
+        if block not in known or known[block][0] is not new.A or curvature.rule != "mean":
+            known[block] = new.A, pair.A, eigen(pair.A)
+        pair = pair._replace(A=known[block][1])
+        (a, Q_A), (g, Q_G) = known[block][2], eigen(pair.G)
         prior = joined(deltas, block, 1)
         # V_ij = 1 / (g_i a_j + delta): the prior keeps directions that no input or gradient reaches.
         put_back(log_vars, block, -(g.unsqueeze(2) * a.unsqueeze(1) + prior.double()).log().to(prior.dtype))

@@ -111,7 +111,7 @@ class KroneckerFisher:
     ] = "true"
     fisher_samples: Annotated[Count | None, "examples that curvature is taken from; none takes all"] = None
     fisher_rounds: Annotated[Repeats, "rounds of the fixed point of curvature and q_t"] = 4
-    fisher_draws: Annotated[Count, "draws of q_t a round"] = 4
+    fisher_draws: Annotated[Count, "draws of q_t a round, each for its share of the examples"] = 8
     factors: Annotated[
         Literal["mean", "nearest"], "one pair for two tasks: mean of A and sum of G, or the nearest product"
     ] = "mean"
