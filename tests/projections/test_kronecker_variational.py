@@ -24,6 +24,7 @@ from vcl.models import Network
 from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.layer_weights import Block
 from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict
 from vcl.projections import KroneckerLaplace, KroneckerVariational, Target
 from vcl.projections.kronecker_variational import tempered
 from vcl.projections.vi import Elbo
@@ -214,3 +215,21 @@ def test_it_needs_a_posterior_over_every_parameter() -> None:
         KroneckerVariational(draws=0).check()
     with pytest.raises(VclError, match="estimator"):
         KroneckerVariational(estimator="other").check()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_local_prediction_equals_drawn_weights(bias: bool) -> None:
+    """Averages over many draws of units and of weights agree within Monte Carlo errors."""
+    g = torch.Generator().manual_seed(2)
+    model = Network(nn.Sequential(nn.Flatten(), nn.Linear(4, 5, bias=bias), nn.ReLU()), 5, Categorical())
+    layout = model.prior({"h": 3}).layout
+    blocks = {}
+    first = Block("trunk.1.weight", "trunk.1.bias" if bias else None)
+    for block, out, width in ((first, 5, 4 + bias), (Block("heads.h.weight", "heads.h.bias"), 3, 6)):
+        A, G = (torch.linalg.qr(torch.randn(RUNS, n, n, generator=g, dtype=torch.float64)).Q for n in (width, out))
+        blocks[block] = Factors(A, G, torch.ones(RUNS).double(), A, G)
+    q = Kronecker(layout, *torch.randn(2, RUNS, layout.size, generator=g, dtype=torch.float64), blocks)
+    x = torch.randn(RUNS, 6, 4, generator=g, dtype=torch.float64)
+    one, two = (predict(q, model, x, "h", Rng((0, 1)), 40_000, how) for how in ("local", "weights"))  # type: ignore[arg-type]
+    assert torch.allclose(one, two, atol=0.012)
+    assert not torch.equal(one, two)

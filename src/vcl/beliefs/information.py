@@ -93,7 +93,8 @@ def _blend(x: Tensor, y: Tensor, share: float) -> Tensor:
 
     x itself if y equals it up to rounding, as the inputs of a first layer do, which depend on no draw.
     """
-    if bool((x - y).abs().amax() <= SAME * x.abs().amax()):
+    gap, largest = (x - y).abs().flatten(1).amax(1), x.abs().flatten(1).amax(1)
+    if bool((gap <= SAME * largest).all()):
         return x
     size_x, size_y = (value.abs().flatten(1).sum(1).view(-1, *(1,) * (value.dim() - 1)) for value in (x, y))
     both = (size_x > 0) & (size_y > 0)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from vcl.beliefs.belief import Belief, Roles
+from vcl.beliefs.blocks import joined
+from vcl.beliefs.kronecker import Kronecker
 from vcl.beliefs.mean_field import MeanField
 from vcl.engines.general import General
 from vcl.engines.layered import Layered
@@ -37,15 +39,19 @@ def predictor(
     engine: General | Layered, q: Belief, roles: Roles, head: str, draws: int, estimator: Estimator,
     generators: Generators,
 ) -> Sum:  # fmt: skip
-    """A function that sums predictions over ``draws`` draws of q. Only a mean-field belief can use ``local``."""
+    """A function that sums predictions over ``draws`` draws of q.
+
+    ``local`` is for mean-field beliefs, and for Kronecker-factored ones in chains of layers; others draw their weights.
+    """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    if estimator != "local" or not isinstance(q, MeanField):
-        each = drawn_predictions(engine, q, head, draws, generators)
-        return lambda x: each(x).sum(1)
-    if isinstance(engine, Layered) and isinstance(engine.structure, Fork):
-        return FirstLayerLocal(engine.structure, q, head, draws, generators)
-    return _local(engine.general if isinstance(engine, Layered) else engine, q, roles, head, draws, generators)
+    chain = isinstance(engine, Layered) and isinstance(engine.structure, Fork)
+    if estimator == "local" and chain and isinstance(q, MeanField | Kronecker):
+        return FirstLayerLocal(engine.structure, q, head, draws, generators)  # type: ignore[union-attr, arg-type]
+    if estimator == "local" and isinstance(q, MeanField):
+        return _local(engine.general if isinstance(engine, Layered) else engine, q, roles, head, draws, generators)
+    each = drawn_predictions(engine, q, head, draws, generators)
+    return lambda x: each(x).sum(1)
 
 
 def drawn_predictions(engine: General | Layered, q: Belief, head: str, draws: int, generators: Generators) -> Sum:
@@ -82,15 +88,20 @@ class _Drawn(NamedTuple):
 
 @final
 class FirstLayerLocal:
-    """sum_s E[y | f_{theta_s}(x)] for fixed draws theta_s ~ q."""
+    """sum_s E[y | f_{theta_s}(x)] for fixed draws theta_s ~ q.
 
-    def __init__(self, structure: Fork, q: MeanField, head: str, draws: int, generators: Generators) -> None:
+    A Kronecker-factored first layer has a = M x + Q_G ( sqrt(V x'^2) eps ) with x' = Q_A^T [x, 1], exactly.
+    """
+
+    def __init__(
+        self, structure: Fork, q: MeanField | Kronecker, head: str, draws: int, generators: Generators
+    ) -> None:
         means, variances = q.layout.split(q.mean), q.layout.split(q.log_var.exp())
 
         def normal(size: int) -> Tensor:
             return draw_noise(draws * size, generators, q.mean).view(len(generators), draws, -1)
 
-        def drawn(name: str) -> Tensor:
+        def drawn_alone(name: str) -> Tensor:
             mu = means[name]
             noise = normal(mu[0].numel()).view(len(mu), -1, *mu.shape[1:])
             return torch.addcmul(mu.unsqueeze(1), variances[name].sqrt().unsqueeze(1), noise)
@@ -104,6 +115,14 @@ class FirstLayerLocal:
         self.M, self.V = means[first.weight], variances[first.weight]
         self.b, self.v = (None if first.bias is None else part[first.bias].unsqueeze(2) for part in (means, variances))
         self.eps = normal(self.M.shape[1]).unsqueeze(3)
+        self.turn, drawn = None, drawn_alone
+        if isinstance(q, Kronecker):
+            names = {name for step in chain[at + 1 :] if isinstance(step, Block) for name in step.names}
+            rest = q.restrict(q.layout.where(lambda name: name in names))
+            drawn = rest.layout.split(rest.draw(normal(rest.layout.size))).__getitem__
+            self.turn = q.blocks.get(first)
+            if self.turn is not None:
+                self.V, self.v = joined(variances, first, 1), None
         self.steps = [
             _Drawn(drawn(step.weight), None if step.bias is None else drawn(step.bias)[..., None])
             if isinstance(step, Block)
@@ -120,7 +139,8 @@ class FirstLayerLocal:
         for function in self.before:
             x = function(x)
         m = self.M[run] @ x if self.b is None else torch.addmm(self.b[run], self.M[run], x)
-        d = self.V[run] @ (x * x) if self.v is None else torch.addmm(self.v[run], self.V[run], x * x)
+        seen = x if self.turn is None else self._rotated(run, x)
+        d = self.V[run] @ (seen * seen) if self.v is None else torch.addmm(self.v[run], self.V[run], seen * seen)
         d.add_(TINY).sqrt_()
         draws, columns = self.eps.shape[1], max(1, x.shape[1])
         some = max(1, min(draws, limits(x.device).columns // columns))
@@ -128,13 +148,24 @@ class FirstLayerLocal:
         memory: dict[int, Tensor] = {}
         for first in range(0, draws, some):
             part = slice(first, min(first + some, draws))
-            h = torch.addcmul(m, d, self.eps[run, part], out=_reused(memory, -1, m, (part.stop - first, *m.shape)))
+            out = _reused(memory, -1, m, (part.stop - first, *m.shape))
+            if self.turn is None:
+                h = torch.addcmul(m, d, self.eps[run, part], out=out)
+            else:
+                h = torch.add(m, self.turn.Q_G[run] @ (d * self.eps[run, part]), out=out)
             for place, step in enumerate(self.steps):
                 h = self._step(step, h, run, part, memory, place)
             found = self._moments(h)
             total = found if total is None else total.add_(found)
         assert total is not None
         return total.T if type(self.likelihood) in COLUMN_MOMENTS else total
+
+    def _rotated(self, run: int, x: Tensor) -> Tensor:
+        """Q_A^T [x, 1], for x [in, n]."""
+        assert self.turn is not None
+        Q_A = self.turn.Q_A[run]
+        turned = Q_A[: len(x)].mT @ x
+        return turned if self.b is None else turned + Q_A[-1].unsqueeze(1)
 
     def _step(
         self, step: _Drawn | nn.Module, h: Tensor, run: int, part: slice, memory: dict[int, Tensor], place: int

@@ -14,7 +14,7 @@ import torch
 
 from vcl import __version__
 from vcl.engines.usage import ESTIMATORS
-from vcl.lab.bench import floors, peers, shapes, work
+from vcl.lab.bench import floors, peers, penalties, shapes, work
 from vcl.lab.bench.timing import Job, Timing, take_turns
 from vcl.lab.provenance import device_name
 
@@ -62,6 +62,10 @@ def run(device: torch.device, size: Size, say: Callable[[str], None]) -> list[Li
         for draws in DRAWS:
             say(f"training step, {runs} x {draws} (runs x draws)")
             lines += _steps(standard, draws, runs, size)
+    for runs in RUNS:
+        say(f"step under the penalty of earlier tasks, {runs} runs")
+        timed = take_turns(penalties.steps(standard, runs), size.rounds, 10, device)
+        lines += _lines(f"step after a task, {runs} runs", timed, {penalties.DIAGONAL: penalties.DIAGONAL})
     for shape in shapes.published(size.task):
         for runs in shape.runs:
             if shape.fits(runs, device):
