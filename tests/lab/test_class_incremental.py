@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from lab_made import alone, call, images, shown_rows
+from lab_made import alone, among_digits, call, images, shown_rows
 
 from vcl.errors import VclError
 from vcl.lab.class_incremental import SIZE
+from vcl.lab.paper import items
+from vcl.lab.paper.item import Request, StreamItem, everything
 from vcl.lab.plan import make_plan
-from vcl.lab.results import Row, matrix
+from vcl.lab.results import Row, matrix, methods, read_csv
 from vcl.lab.runner import run_method
 from vcl.lab.streams import Stream
 from vcl.ops.rng import Rng
@@ -218,3 +220,18 @@ def test_lambda_is_chosen_on_held_out_training_data(what: str, tmp_path: Path, m
     assert result.exit_code == 0, result.output
     assert "the test set took no part in the choice" in result.output
     assert any("-validation" in path.name for path in (here / "out").iterdir())
+
+
+def test_both_kinds_stand_side_by_side_in_an_item_of_vcl_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = among_digits(tmp_path, monkeypatch)
+    requests = [
+        Request("class-incremental-mnist", "vcl", label="vcl, generators"),
+        Request("class-incremental-mnist", "naive", ("private=both",), label="independent VAEs"),
+        Request("single-head-mnist", "vcl", label="vcl, one head"),
+    ]
+    mine = StreamItem("mine", "classes one by one", "beyond", lambda context: requests, everything, items.draw_average)
+    monkeypatch.setattr(items, "ITEMS", (*items.ITEMS, mine))
+    result = call("paper mine --preset smoke --device cpu --out out")
+    assert result.exit_code == 0, result.output
+    assert methods(read_csv(here / "out/mine/rows.csv")) == [request.label for request in requests]
+    assert "| mine | independent VAEs |" in (here / "out/table.md").read_text()
