@@ -449,7 +449,7 @@ def test_list_names_experiments_and_methods() -> None:
         (smoke("--set classifier_epochs=0"), "classifier_epochs is 0; give at least 1."),
         (smoke("--set prior_var=0"), "prior_var is 0.0; give a number from 1e-12 to 1e+06."),
         (smoke("--set head_kl=perhaps"), "unknown head_kl 'perhaps'; accepted: no, yes."),
-        (smoke("--set private=middle"), "unknown private 'middle'; accepted: lower, upper, both."),
+        (smoke("--set private=middle"), "unknown private 'middle'; accepted: both, lower, upper."),
         (smoke("--set encoder=public"), "unknown encoder 'public'; accepted: "),
         (smoke("--set binarised=true"), "unknown binarised 'true'; accepted: no, yes."),
         (smoke("--set hidden=8,8"), "setting hidden takes a whole number, not '8,8'."),

@@ -163,6 +163,7 @@ def test_the_command_shows_and_writes_the_same(tmp_path: Path, monkeypatch: pyte
     groups = {line["group"] for line in about["lines"]}
     assert {"step, 1 runs x 1 draws", "step, 1 runs x 2 draws", "import"} <= groups
     assert "step of split-mnist, 784-256-256-2, batch 60, 1 runs x 10 draws" in groups
+    assert "classes of class-incremental-digits, 20 images x 10 classes x 50 draws" in groups
     for line in about["lines"]:
         assert line["name"] in result.output.replace("\n", " ")
         assert 0 <= line["least_ms"] <= line["median_ms"] + 1e-9

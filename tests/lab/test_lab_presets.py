@@ -58,8 +58,8 @@ PERMUTED_SMOKE = SMOKE | {"epochs": 1, "coreset": 20, "coreset_epochs": 2, "trai
 ANY_TASKS = {"tasks": None, "epochs": 60, "batch": 256}
 
 SMALL_CLASSIFIER = {
-    "latent": 20, "features": 100, "hidden": 100, "epochs": 15, "lr": 3e-3, "schedule": "cosine", "init_var": exp(-8),
-    "draws": 2, "coreset_epochs": 10, "train_limit": 1000, "test_limit": 100, "seeds": 2,
+    "latent": 20, "features": 100, "hidden": 100, "batch": 20, "lr": 3e-3, "schedule": "cosine",
+    "init_var": exp(-8), "draws": 2, "coreset_epochs": 10, "train_limit": 1000, "test_limit": 100, "seeds": 2,
 }  # fmt: skip
 TINY_CLASSIFIER = SMALL_CLASSIFIER | {
     "tasks": 2, "epochs": 1, "latent": 3, "features": 8, "hidden": 8, "coreset": 5, "coreset_epochs": 1, "z_draws": 5,

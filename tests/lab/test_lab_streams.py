@@ -122,6 +122,46 @@ def test_single_head_split_keeps_the_labels() -> None:
     assert set(tasks[1].test.y[0].tolist()) == {0, 2}
 
 
+def test_shared_outputs_are_one_head_with_labels_numbered_within_the_group() -> None:
+    tasks = list(split(BASE, [(3, 1), (0, 2)], runs=2, shared_outputs=True))
+    multi = list(split(BASE, [(3, 1), (0, 2)], runs=2))
+    for task, other in zip(tasks, multi, strict=True):
+        assert task.heads == {SHARED: 2}
+        assert task.name == other.name
+        for part, theirs in ((task.train, other.train), (task.test, other.test)):
+            assert part.sources == (Source(task.name, SHARED),)
+            assert torch.equal(part.x, theirs.x)
+            assert torch.equal(part.y, theirs.y)
+
+
+def test_shared_outputs_need_groups_of_one_size_and_no_other_kind_of_head() -> None:
+    with pytest.raises(VclError, match="share their outputs; give all the same number of classes"):
+        split(BASE, [(3, 1), (0,)], runs=1, shared_outputs=True)
+    with pytest.raises(VclError, match="over all classes or shared by the groups, not both"):
+        split(BASE, [(3, 1)], runs=1, single_head=True, shared_outputs=True)
+
+
+@pytest.mark.parametrize(("heads", "found"), [
+    ("multi", [{"0/1": 2}, {"2/3": 2}]), ("single", [{SHARED: 10}] * 2), ("shared", [{SHARED: 2}] * 2),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["split-mnist", "split-notmnist", "split-digits", "split"])
+def test_heads_of_every_split_experiment(name: str, heads: str, found: list[dict[str, int]]) -> None:
+    dataset = "digits" if name == "split" else None
+    changes = [f"heads={heads}", "pairing=neighbours", "train_limit=none", "test_limit=none"]
+    plan = make_plan(name, "vcl", "smoke", 1, "cpu", changes, dataset=dataset)
+    data = images(train=40, test=20)._replace(classes=tuple("0123456789"))
+    assert [dict(task.heads) for task in plan.stream(data, Rng((0,)))] == found
+
+
+def test_fifty_permutations() -> None:
+    plan = make_plan("permuted-mnist", "vcl", "paper", 1, "cpu", ["tasks=50"])
+    stream = plan.stream(images(train=20, test=20), Rng((0,)))
+    assert stream.size == 50
+    last = stream.make(49)
+    assert (last.name, dict(last.heads)) == ("permutation 50", {SHARED: 10})
+    assert not torch.equal(last.train.x, stream.make(48).train.x)
+
+
 @pytest.mark.parametrize("single_head", [False, True])
 def test_split_limits_take_as_many_of_each_class_though_the_data_is_sorted(single_head: bool) -> None:
     groups = [(0, 1), (2, 3, 4)]

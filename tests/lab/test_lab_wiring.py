@@ -12,7 +12,7 @@ from lab_made import triangle_rows
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
-from vcl.lab import classification
+from vcl.lab import class_incremental, classification
 from vcl.lab.evaluation import Evaluation
 from vcl.lab.experiments import sine, split_mnist_conv
 from vcl.lab.generative import quality
@@ -150,6 +150,8 @@ DRAWN = {
     "classify": (classification.CLASSIFICATION, ("accuracy",)),
     "generate": (quality.GENERATION, (quality.LIKELIHOOD, quality.UNCERTAINTY)),
     "regress": (sine.REGRESSION, (sine.RMSE,)),
+    "classify by generators": (class_incremental.GENERATORS, ("accuracy", class_incremental.SIZE)),
+    "classify by one head": (class_incremental.ONE_HEAD, ("accuracy", class_incremental.SIZE)),
 }
 
 

@@ -323,7 +323,7 @@ class Opened:
         ("nowhere --task 0/1", "nowhere holds no finished part; give a folder that `vcl run` made, and finish it"),
         (
             "generators --task 0",
-            "generative-digits has generators, which classify nothing; `vcl sample` draws from them.",
+            "generative-digits keeps decoders alone, which classify nothing; `vcl sample` draws from them.",
         ),
     ],
 )

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from made import small_vae
+from made import shapes, small_vae
 from oracles import factor_analysis, factor_posterior
 from vcl.beliefs.mean_field import MeanField
 from vcl.errors import VclError
+from vcl.fitting.loop import Ascent
+from vcl.learner import GenerativeClassifier, generative_vcl
 from vcl.models import Vae
 from vcl.models.pixels import NormalPixels
 from vcl.ops.rng import Rng
@@ -149,6 +151,19 @@ class TestBlocksRunsAndImages:
         assert torch.allclose(estimate(q, 10), whole, rtol=0, atol=1e-10)
         assert max(seen) <= 60
         assert max(seen) > 30, "a block of less than half of what fits"
+
+
+class TestStates:
+    def test_a_state_is_its_predictive_beliefs_and_refuses_another_model(self) -> None:
+        learner = GenerativeClassifier(small_vae(), generative_vcl(Ascent(1, 8, 0.01), 1), (0, 1))
+        learner.update(shapes(8, 0, "any").x[0], torch.arange(8) % 2)
+        state, x, rng = learner.learner.state, shapes(3, 1, "any", runs=2).x, Rng((0, 1))
+        bare = class_log_marginals(state.propagated, small_vae(), x, ("0", "1"), rng, 5)
+        assert torch.equal(class_log_marginals(state, small_vae(), x, ("0", "1"), rng, 5), bare)
+        with pytest.raises(VclError, match="not the network that the state was learned with"):
+            class_log_marginals(state, small_vae("upper"), x, ("0", "1"), rng, 5)
+        with pytest.raises(VclError, match=r"no task has added a head '2' yet; .*known heads: \['0', '1'\]"):
+            class_log_marginals(state, small_vae(), x, ("0", "2"), rng, 5)
 
 
 class TestBadInput:

@@ -115,7 +115,8 @@ class FirstLayerLocal:
         self.M, self.V = means[first.weight], variances[first.weight]
         self.b, self.v = (None if first.bias is None else part[first.bias].unsqueeze(2) for part in (means, variances))
         self.eps = normal(self.M.shape[1]).unsqueeze(3)
-        self.turn, drawn = None, drawn_alone
+        self.turn = None
+        drawn: Callable[[str], Tensor] = drawn_alone
         if isinstance(q, Kronecker):
             names = {name for step in chain[at + 1 :] if isinstance(step, Block) for name in step.names}
             rest = q.restrict(q.layout.where(lambda name: name in names))

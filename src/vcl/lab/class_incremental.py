@@ -90,7 +90,7 @@ def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     """The note below a table."""
     return (
         f"{tables.explain(rows, paper)} An answer is one of all classes met so far. Parameters are weights (means and "
-        "points, not variances); seconds are of all seeds together, fits and evaluations."
+        "points, not variances); seconds are of all seeds and lambdas of a line together, fits and evaluations."
     )
 
 

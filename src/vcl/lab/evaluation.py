@@ -106,7 +106,7 @@ class TableFormat(NamedTuple):
     cells: Callable[[Sequence[Row], Mapping[str, float]], list[tuple[str, ...]]]
     explain: Callable[[Sequence[Row], Mapping[str, float]], str]
     seconds: bool = False
-    """Whether a last column has the seconds of each line: all of its seeds, fits and evaluations."""
+    """Whether a last column has the seconds of each line: all of its seeds and lambdas, fits and evaluations."""
 
 
 def no_bytes(prediction: Any, shape: tuple[int, ...], runs: int) -> int:

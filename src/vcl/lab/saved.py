@@ -185,7 +185,9 @@ def images(saved: Saved, task: str, count: int, seed: int) -> Tensor:
 def predictions(saved: Saved, task: str, inputs: Path | None, data: Path | None, say: Say) -> Predictions:
     """What every run predicts for a task: for inputs from a file, or for the task's test data."""
     if saved.experiment.models == "generators":
-        raise VclError(f"{saved.experiment.name} has generators, which classify nothing; `vcl sample` draws from them.")
+        raise VclError(
+            f"{saved.experiment.name} keeps decoders alone, which classify nothing; `vcl sample` draws from them."
+        )
     if task not in saved.tasks:
         raise unknown("task", task, saved.tasks)
     heads = saved.state.heads

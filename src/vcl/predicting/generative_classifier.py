@@ -55,8 +55,8 @@ def class_log_marginals(
     check_classes(classes)
     images = as_tensor(inputs_at(belief, x), "x")
     found = []
-    for name in classes:
-        mine, seeds = belief_at(belief, model, name, rng)
+    for place, name in enumerate(classes):
+        mine, seeds = belief_at(belief, model, name, rng, checked=place > 0)
         q = generator_of(mine, name, device)
         check_runs(q, images, seeds)
         found.append(_log_marginal(q, model, images, name, seeds.at("class", name), draws, theta, theta_draws, chunk))

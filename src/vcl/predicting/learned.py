@@ -48,14 +48,15 @@ class Learned(Protocol):
         ...
 
 
-def belief_at(given: Belief | Learned, model: Model, head: str, rng: Rng) -> tuple[Belief, Rng]:
+def belief_at(given: Belief | Learned, model: Model, head: str, rng: Rng, checked: bool = False) -> tuple[Belief, Rng]:
     """The belief for ``head`` and the seeds of its runs. A state is first checked against ``model``.
 
-    A bare belief does not know its network and is not checked.
+    A bare belief does not know its network and is not checked; nor is a state that was ``checked`` before.
     """
     if not isinstance(given, Learned):
         return given, rng
-    check_model(model, given.propagated.layout, given.heads, given.fingerprint, given.propagated.mean)
+    if not checked:
+        check_model(model, given.propagated.layout, given.heads, given.fingerprint, given.propagated.mean)
     if head not in given.predictive:
         raise VclError(
             f"no task has added a head {head!r} yet; learn one, or use one of the known heads: {list(given.heads)}."

@@ -14,7 +14,7 @@ import torch
 
 from vcl import __version__
 from vcl.engines.usage import ESTIMATORS
-from vcl.lab.bench import floors, peers, penalties, shapes, work
+from vcl.lab.bench import classes, floors, peers, penalties, shapes, work
 from vcl.lab.bench.timing import Job, Timing, take_turns
 from vcl.lab.provenance import device_name
 
@@ -30,6 +30,13 @@ PRODUCTS, BYTES, COPY = "matrix products alone", "bytes over bandwidth", "a larg
 
 BYTES_OF = "bytes, "
 """Prefix of an estimator's name, if a group has several: the bytes of its step over bandwidth."""
+
+
+CLASSIFIED = (
+    (("class-incremental-digits", 8, 360),),
+    (("class-incremental-digits", 8, 360), ("class-incremental-mnist", 28, 10_000)),
+)
+"""On a CPU and on a GPU: experiments whose generators classify, the side of an image and the number of images."""
 
 
 class Size(NamedTuple):
@@ -75,6 +82,9 @@ def run(device: torch.device, size: Size, say: Callable[[str], None]) -> list[Li
                 say(f"left out, too large for this device: training step of {shape.name}, {runs} x {shape.draws}")
     say(f"prediction, {size.images:,} images, 100 draws")
     lines += _predictions(standard, size)
+    for name, side, most in CLASSIFIED[device.type == "cuda"]:
+        say(f"classification by generators, {name}")
+        lines += _classes(name, side, min(size.images, most), standard, size)
     say("K-center, Fisher information, import")
     lines += _others(standard, size)
     return lines
@@ -133,6 +143,13 @@ def _predictions(standard: work.Standard, size: Size) -> list[Line]:
     rivals = [peer.name for peer in peers.installed()]
     against = {"fastest other": min(rivals, key=lambda name: timed[name].least)} if rivals else {}
     return _lines(f"prediction, {size.images} images x {draws} draws", timed, against)
+
+
+def _classes(name: str, side: int, images: int, standard: work.Standard, size: Size) -> list[Line]:
+    made = classes.classification(name, side, images, standard.device)
+    jobs: dict[str, Job] = {PRODUCTS: made.floor, "generators": made.job}
+    timed = take_turns(jobs, max(1, size.rounds // 5), 1, standard.device, warm_up=1)
+    return _lines(made.group, timed, {"floor": PRODUCTS})
 
 
 def _others(standard: work.Standard, size: Size) -> list[Line]:

@@ -86,8 +86,9 @@ GRID = (1.0, 10.0, 100.0)
 PAPER = Setup(
     ClassIncremental(), VaeSettings(), ClassPrediction(), RunSettings(10), {"epochs": 20, "batch": 50, "lr": 1e-3},
 )  # fmt: skip
-QUICK = PAPER.but(latent=20, features=100, hidden=100, epochs=15, lr=3e-3, schedule="cosine", init_var=exp(-8), draws=2,
-                  coreset_epochs=10, train_limit=1_000, test_limit=100, seeds=2)  # fmt: skip
+# Many small steps: an encoder and half a decoder start anew with each class.
+QUICK = PAPER.but(latent=20, features=100, hidden=100, epochs=20, batch=20, lr=3e-3, schedule="cosine",
+                  init_var=exp(-8), draws=2, coreset_epochs=10, train_limit=1_000, test_limit=100, seeds=2)  # fmt: skip
 SMOKE = QUICK.but(tasks=2, epochs=1, latent=3, features=8, hidden=8, coreset=5, coreset_epochs=1, z_draws=5,
                   train_limit=60, test_limit=20)  # fmt: skip
 # As for the generators of the 8x8 digits (generative.py), with a decayed rate.
