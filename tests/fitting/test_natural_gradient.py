@@ -48,7 +48,7 @@ def test_a_step_is_what_the_equations_say(scale: int) -> None:
     optimiser = NATURAL.optimiser(steps, scale)(parameters, 1.0)
     for k, (g_mean, g_log) in enumerate(gradients):
         optimiser.step((g_mean, g_log))
-        u = -2 * min(1, 75 / steps) * (1 - k / steps) ** 2 * g_log / scale  # d log sigma^2 = scale d log
+        u = -2 * (1 - exp(-75 / steps)) * (1 - k / steps) ** 2 * g_log / scale  # d log sigma^2 = scale d log
         s = s * (1 + u + u**2 / 2)
         gain = max(1 / (k + 1), 0.1)
         v = v + gain * ((g_mean - m) ** 2 - v)
@@ -217,9 +217,9 @@ def test_settings_that_cannot_be_run_are_refused_by_a_sentence(settings: dict[st
 
 def test_the_start_has_the_weight_that_is_asked_for() -> None:
     """Where no data holds it, a precision falls by e^-forget; a few steps, of at most 1/2 each, allow less."""
-    for steps in (500, 1000, 10_000):
-        assert NATURAL.reach(steps) == pytest.approx(25, rel=0.01)
-    assert NATURAL.reach(100) > 20
+    assert NATURAL.reach(10_000) == pytest.approx(25, rel=0.01)
+    assert NATURAL.reach(1000) == pytest.approx(25, rel=0.05)
+    assert NATURAL.reach(100) > 15
     assert NATURAL.reach(30) > 8
 
 

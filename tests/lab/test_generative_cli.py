@@ -39,7 +39,7 @@ def smoke(rest: str) -> str:
 
 
 GROUP = "generative-digits"
-PART = ["objective.csv", "part.json", "pictures.safetensors", "predictive.safetensors", "rows.csv"]
+PART = ["fits.csv", "objective.csv", "part.json", "pictures.safetensors", "predictive.safetensors", "rows.csv"]
 
 
 def files_of(name: str) -> list[str]:

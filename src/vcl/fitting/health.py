@@ -25,6 +25,9 @@ NEARLY = 0.9
 MANY = 0.1
 """The share of limited log variances from which on a fit is warned about."""
 
+LIMITED = "limited"
+"""The name of that share among the measures."""
+
 
 @final
 class Health(NamedTuple):
@@ -39,7 +42,7 @@ class Health(NamedTuple):
     def rows(self) -> dict[str, Tensor]:
         """All of it by name, each [R]."""
         kls = {f"kl {name}": value for name, value in self.kl.items()}
-        return {"limited": self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}}
+        return {LIMITED: self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}}
 
     def warning(self) -> str:
         """One sentence if the variances were still moving in some run, else nothing."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from math import cos, inf, log1p, pi
+from math import cos, expm1, inf, log1p, pi
 from typing import NamedTuple, final
 
 import torch
@@ -59,7 +59,7 @@ class NaturalGradient:
 
     Their lengths follow from the number of steps K of a fit:
 
-        rho_k = min(1, 3 forget / K) (1 - k/K)^2:  the start has the weight e^-forget in the precision at the end
+        rho_k = (1 - e^{-3 forget / K}) (1 - k/K)^2:  the start's weight in the precision at the end is about e^-forget
         rate_k = rate min(1, k / 0.3 K)^2 (1 + cos(pi k/K)) / 2:  means wait until variances suit them, and come to rest
 
     so that ``init_var`` matters no more at the end, and the last steps average the noise of many draws.
@@ -81,7 +81,7 @@ class NaturalGradient:
     def rates(self, step: int, steps: int) -> Rates:
         """The rates of a step, counted from 0."""
         part = step / steps
-        rho = min(1.0, 3 * self.forget / steps) * (1 - part) ** 2
+        rho = -expm1(-3 * self.forget / steps) * (1 - part) ** 2
         rate = self.rate * min(1.0, part / WAIT) ** 2 * 0.5 * (1 + cos(pi * part))
         return Rates(rho, max(1 / (step + 1), 1 - self.momentum), rate)
 

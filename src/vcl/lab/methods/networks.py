@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Only, RandomK
 from vcl.fitting.loop import Ascent
 from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.methods.fits import Anchor, Bound, CoresetFit, Damping, Fisher, Fit, PointFit, Rate, Start, Steps, Weight
+from vcl.lab.methods.fits import (
+    Anchor,
+    Bound,
+    CoresetFit,
+    Damping,
+    Fisher,
+    Fit,
+    NaturalSteps,
+    PointFit,
+    Rate,
+    Start,
+    Steps,
+    Weight,
+)
 from vcl.lab.settings import Count, Deviation, Limit, Share
 from vcl.projections import (
     ElasticWeightConsolidation,
@@ -33,6 +46,14 @@ class Vcl:
     fit: Fit = field(default_factory=Fit)
     bound: Bound = field(default_factory=Bound)
     start: Annotated[Start, "whether a task's fit starts at q_{t-1} or at small random means"] = "continue"
+
+
+@dataclass(frozen=True)
+class VclNatural:
+    """VCL without a coreset, fitted by natural gradients; ``lr`` is that of the maximum-likelihood start."""
+
+    vcl: Vcl = field(default_factory=Vcl)
+    natural: NaturalSteps = field(default_factory=NaturalSteps)
 
 
 @dataclass(frozen=True)
@@ -138,6 +159,11 @@ def project(s: Vcl | BatchVi) -> VariationalKL:
     return variational(s.bound, s.fit.ascent(), s.start)
 
 
+def natural(s: VclNatural) -> Method[Any]:
+    """VCL by natural gradients."""
+    return Method(replace(project(s.vcl), natural=s.natural.natural()))
+
+
 def refit(bound: Bound, rate: Rate, average: float, points: CoresetFit) -> VariationalKL:
     """The projection of a coreset."""
     how = Ascent(points.coreset_epochs, points.coreset_batch, rate.lr, rate.schedule, average)
@@ -208,6 +234,10 @@ METHODS: tuple[MethodEntry, ...] = (
     ),
     MethodEntry(
         "vcl-restart-random", "vcl-restart + random coreset", VclCoreset, coreset(RandomK), values=RESTART,
+    ),
+    MethodEntry(
+        "vcl-natural", "VCL, each fit by natural gradients (variational online Newton), one draw a step",
+        VclNatural, natural, values={"draws": 1},
     ),
     MethodEntry("random-only", "the random coreset alone", CoresetAlone, alone(RandomK)),
     MethodEntry("kcenter-only", "the K-center coreset alone", CoresetAlone, alone(KCenter)),
