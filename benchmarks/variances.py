@@ -74,6 +74,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--estimator", default="local")
+    parser.add_argument("--fits", default="natural,Adam")
     parser.add_argument("--lr", type=float, default=1e-3, help="learning rate of Adam")
     options = parser.parse_args()
     print("| data | fit | steps | log init_var | apart | sorted | objective | after 10 K |")
@@ -82,7 +83,8 @@ def main() -> None:
         of = problem(name, options.seeds)
         each = -(-of.data.size // 256)
         epochs = -(-options.steps // each)
-        for called, natural in (("natural", vcl.NaturalGradient()), ("Adam", None)):
+        for called in options.fits.split(","):
+            natural = vcl.NaturalGradient() if called == "natural" else None
 
             def project(times: int, start: float, natural: vcl.NaturalGradient | None = natural) -> vcl.VariationalKL:
                 ascent = vcl.Ascent(times * epochs, 256, options.lr)  # noqa: B023

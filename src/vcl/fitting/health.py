@@ -25,6 +25,9 @@ NEARLY = 0.9
 MANY = 0.1
 """The share of limited log variances from which on a fit is warned about."""
 
+PIECE = 2**14
+"""The values looked at together: the fit's own memory is still held then."""
+
 LIMITED = "limited"
 """The name of that share among the measures."""
 
@@ -76,7 +79,7 @@ def health_of(
         units = shape[0] if len(shape) > 1 else 1
         each = tuple(part[name].reshape(runs, units, -1) for part in (means, logs, p_means, p_logs))
         kls[name], pruned[name] = far.new_zeros(2, runs)
-        some = max(1, KlTo.PIECE // max(1, runs * each[0].shape[2]))
+        some = max(1, min(PIECE, KlTo.PIECE) // max(1, runs * each[0].shape[2]))
         for first in range(0, units, some):  # a few units at a time, to save memory
             mean, log_var, p_mean, p_log_var = (part[:, first : first + some] for part in each)
             log_var = fit.log_var(log_var)
