@@ -39,6 +39,7 @@ from vcl.lab.results import (
 from vcl.lab.runner import run_method
 from vcl.lab.store import (
     FITS,
+    MOVING,
     OBJECTIVE,
     PART,
     PICTURES,
@@ -141,7 +142,8 @@ class Learning(NamedTuple):
                     write_later(folder / PREDICTIVE, packed(done.kept))
                 watch.task(done if self.called is None else done._replace(method=self.called))
         if moving := still_moving_in(measures):
-            say(f"{entry.name}: {moving}")
+            known[MOVING] = f"{entry.name}: {moving}"
+            say_on(self.console, known[MOVING])
         store.write(folder, {**known, "finished": True})
         (folder / STATE).unlink(missing_ok=True)
 

@@ -28,8 +28,8 @@ from vcl.lab.reading import check_pictures, read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
 from vcl.lab.runner import set_aside_in
+from vcl.lab.store import MOVING, PICTURES, Stack, Store, stored_label
 from vcl.lab.store import PARTS as PARTS_FOLDER
-from vcl.lab.store import PICTURES, Stack, Store, stored_label
 
 TABLE, ROWS = "table.md", "rows.csv"
 OLD = "run.json"
@@ -163,7 +163,8 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     there = {row[:2] for row in group.rows}  # a run that two processes have computed is shown once
     rows = [row._replace(method=names[row[:2]]) for row in stack.rows()]
     group.rows += [row for row in rows if row[:2] not in there]
-    group.notes += [note for note in known["notes"] if note not in group.notes]
+    said = [*known["notes"], *([known[MOVING]] if isinstance(known.get(MOVING), str) else [])]
+    group.notes += [note for note in said if note not in group.notes]
     build = known["builds"][-1]
     group.made.append(
         f"- {shown}: `{known['command']}`, vcl {build['vcl']}, torch {build['torch']}, {known['device']}, engine "

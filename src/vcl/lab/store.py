@@ -46,6 +46,8 @@ PARTS = "parts"
 PART, ROWS, STATE, PREDICTIVE = "part.json", "rows.csv", "state.safetensors", "predictive.safetensors"
 PICTURES, OBJECTIVE, FITS = "pictures.safetensors", "objective.csv", "fits.csv"
 HASH = "[0-9a-f]" * 12
+MOVING = "still_moving"
+"""In part.json: one line, where the variances of many fits show their start (:mod:`vcl.fitting.health`)."""
 
 
 class RunKey(NamedTuple):
