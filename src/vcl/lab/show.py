@@ -47,6 +47,7 @@ class Group:
     tasks: Sequence[str] = ()
     paper: Mapping[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    moving: dict[str, None] = field(default_factory=dict)
     unfinished: list[str] = field(default_factory=list)
     """One sentence for each stack that is not finished."""
     made: list[str] = field(default_factory=list)
@@ -163,8 +164,8 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     there = {row[:2] for row in group.rows}  # a run that two processes have computed is shown once
     rows = [row._replace(method=names[row[:2]]) for row in stack.rows()]
     group.rows += [row for row in rows if row[:2] not in there]
-    said = [*known["notes"], *([known[MOVING]] if isinstance(known.get(MOVING), str) else [])]
-    group.notes += [note for note in said if note not in group.notes]
+    group.notes += [note for note in known["notes"] if note not in group.notes]
+    group.moving |= {str(known[MOVING]): None} if MOVING in known else {}
     build = known["builds"][-1]
     group.made.append(
         f"- {shown}: `{known['command']}`, vcl {build['vcl']}, torch {build['torch']}, {known['device']}, engine "
@@ -284,7 +285,7 @@ def _text(group: Group) -> str:
         lines, columns = _cells(group)
         text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(_explained(group)) + "\n\n"
         text += "Made by:\n\n" + "\n".join(group.made) + "\n"
-    return text + "".join(f"\n{note}\n" for note in (*group.notes, *group.unfinished))
+    return text + "".join(f"\n{note}\n" for note in (*group.moving, *group.notes, *group.unfinished))
 
 
 def _draw(group: Group, folder: Path) -> list[Path]:
