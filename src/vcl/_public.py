@@ -6,6 +6,7 @@ from vcl.data import Data as Data
 from vcl.data import dataset as dataset
 from vcl.errors import VclError as VclError
 from vcl.fitting.loop import Ascent as Ascent
+from vcl.fitting.natural_gradient import NaturalGradient as NaturalGradient
 from vcl.learner.checkpoint import from_bytes as from_bytes
 from vcl.learner.checkpoint import to_bytes as to_bytes
 from vcl.learner.classifier import GenerativeClassifier as GenerativeClassifier

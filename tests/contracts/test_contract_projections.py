@@ -10,6 +10,7 @@ from vcl.coresets import RandomK
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
+from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.models import LinearGaussian, Model
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict
@@ -20,6 +21,7 @@ from vcl.projections import (
     LaplacePropagation,
     MaximumAPosteriori,
     MaximumLikelihood,
+    Merged,
     MomentMatching,
     OnlineLinear,
     SequentialMonteCarlo,
@@ -39,6 +41,9 @@ ON_NETWORKS: dict[str, Any] = {
     "vi local": VariationalKL(FEW, 2, "local"),
     "vi weights restart": VariationalKL(FEW, 1, "weights", "restart"),
     "vi reset": VariationalKL(FEW, 2, "weights", "reset", init="glorot", climbs="log_sd"),
+    "vi natural": VariationalKL(FEW, 1, "local", natural=NaturalGradient()),
+    "vi natural weights": VariationalKL(FEW, 1, "weights", "restart", climbs="log_sd", natural=NaturalGradient()),
+    "merged": Merged(VariationalKL(FEW, 1, "local", natural=NaturalGradient()), 0.7),
     "mle": MaximumLikelihood(FEW),
     "mle glorot": MaximumLikelihood(FEW, init="glorot"),
     "map": MaximumAPosteriori(FEW),

@@ -12,6 +12,7 @@ from lab_made import triangle_rows
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent
+from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.lab import class_incremental, classification
 from vcl.lab.evaluation import Evaluation
 from vcl.lab.experiments import sine, split_mnist_conv
@@ -41,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "lr": 0.21, "schedule": "cosine", "average": 0.22, "draws": 16, "estimator": "local", "start": "restart",
     "coreset_start": "continue", "init_var": 0.23, "init_sd": 0.24, "lam": 0.25, "fisher": "true",
     "fisher_samples": 17, "anchor": "previous", "damping": 0.26, "filter_batch": 18, "particles": 190,
+    "newton_rate": 0.28, "forget": 19.0, "momentum": 0.29,
 }  # fmt: skip
 TASK, CORESET = Ascent(11, 12, 0.21, "cosine", 0.22), Ascent(14, 15, 0.21, "cosine", 0.22)
 PATH = replace(TASK, average=0.0)  # synaptic intelligence follows every step
@@ -60,6 +62,7 @@ WIRED: dict[str, Method[Any]] = {
     "vcl-budget": Method(FIT, Budget(13), REFIT, "joint"),
     "vcl-restart": alone(FIT),
     "vcl-restart-random": Method(FIT, RandomK(13), REFIT, "per-head"),
+    "vcl-natural": alone(replace(FIT, natural=NaturalGradient(0.28, 19.0, 0.29))),
     "random-only": Method(REFIT, Only(RandomK(13)), REFIT, "per-head"),
     "kcenter-only": Method(REFIT, Only(KCenter(13)), REFIT, "per-head"),
     "batch-vi": Method(FIT, Everything(), FIT, "joint"),

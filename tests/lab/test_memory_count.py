@@ -25,6 +25,7 @@ SHAPES = {
     "a smaller last batch": ("split-digits", "vcl", f"hidden=200 batch=150 {SPLIT}", 1000, 16),
     "drawn units": ("split-digits", "vcl", f"hidden=200,200 batch=100 estimator=local {SPLIT}", 1000, 16),
     "a wide layer": ("split-digits", "vcl", f"hidden=600 batch=20 draws=1 {SPLIT}", 100, 28),
+    "natural gradients": ("split-digits", "vcl-natural", f"hidden=600 batch=20 {SPLIT}", 100, 28),
     "a permutation a run": ("permuted-digits", "vcl", f"hidden=100 batch=100 {SPLIT}", 300, 28),
     "draws for prediction": ("split-digits", "vcl", f"hidden=200 batch=64 {SPLIT} {DRAWS}=weights", 200, 28),
     "units for prediction": ("split-digits", "vcl", f"hidden=200,400 batch=64 {SPLIT} {DRAWS}=local", 200, 28),

@@ -33,7 +33,7 @@ from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.provenance import made_by
 from vcl.lab.registry import method as entry_of
-from vcl.lab.results import methods, read_csv, read_objectives
+from vcl.lab.results import methods, read_csv, read_measures, read_objectives
 from vcl.lab.runner import FinishedTask, quiet, run_method
 from vcl.lab.settings import settings_in
 from vcl.lab.store import RunKey, Store
@@ -132,7 +132,7 @@ def test_a_second_call_computes_nothing(store: Store, monkeypatch: pytest.Monkey
     assert again[:3] == first[:3]
     assert files_under(store.root) == content
     names = sorted(path.name for path in only(store).iterdir())
-    assert names == ["objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
+    assert names == ["fits.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
 
 
 def test_one_objective_for_each_run_and_epoch(store: Store) -> None:
@@ -161,6 +161,30 @@ def test_a_method_with_several_fits_names_each(store: Store) -> None:
     assert Counter((each.task, each.fit, each.seed) for each in found) == wanted | started
     for key, epochs in (wanted | started).items():
         assert [each.epoch for each in found if (each.task, each.fit, each.seed) == key] == [*range(1, epochs + 1)]
+
+
+def test_how_far_each_fit_got_is_kept_and_said_once(store: Store) -> None:
+    computed(plan("vcl-random", "epochs=4", "coreset_epochs=3"), store)
+    found = read_measures(only(store) / "fits.csv")
+    assert len({each[:5] for each in found}) == len(found)
+    assert {(each.task, each.fit, each.seed) for each in found} == {
+        (task, fit, seed) for task in (1, 2, 3) for seed in (0, 1) for fit in FITS
+    }
+    measures = {each.measure for each in found if each.task == 1}
+    names = {each.split(" ", 1)[1] for each in measures if each != "limited"}
+    weights = {name for name in names if name.endswith("weight")}
+    assert measures == {"limited"} | {f"kl {name}" for name in names} | {f"pruned {name}" for name in weights}
+    assert all(each.value >= 0 for each in found)
+    assert all(each.value <= 1 for each in found if not each.measure.startswith("kl "))
+    line = record(store)["still_moving"]
+    assert line.startswith("vcl-random: in ")
+    assert "variational fits the steps limited the variances" in line
+
+
+def test_a_natural_fit_says_nothing(store: Store) -> None:
+    computed(plan("vcl-natural", "epochs=20"), store)
+    assert {each.value for each in read_measures(only(store) / "fits.csv") if each.measure == "limited"} == {0.0}
+    assert "still_moving" not in record(store)
 
 
 def test_objectives_of_runs_that_are_set_aside() -> None:
@@ -308,8 +332,12 @@ def test_a_process_that_is_killed_is_continued_by_the_same_command(
         assert result.exit_code == 0, result.exception
         assert (f"vcl-random: continues after task {after}\n" in result.output) == (out == "out" and after > 0)
     found, whole = (files_under(part_folder(here / out, "split-digits-vcl-random")) for out in ("out", "whole"))
-    assert sorted(found) == sorted(whole) == ["objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
-    for name in ("objective.csv", "rows.csv", "predictive.safetensors"):
+    assert (
+        sorted(found)
+        == sorted(whole)
+        == ["fits.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
+    )
+    for name in ("fits.csv", "objective.csv", "rows.csv", "predictive.safetensors"):
         assert found[name] == whole[name], name
     assert shown_rows(here / "out") == shown_rows(here / "whole")
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from vcl.ops import kernels
-from vcl.ops.adam import Adam, KernelAdam, TorchAdam, make_adam
+from vcl.ops.adam import KernelAdam, Optimiser, TorchAdam, make_adam
 
 CUDA = "cuda" if torch.cuda.is_available() else "cpu"
 needs_kernels = pytest.mark.skipif(
@@ -33,7 +33,7 @@ def test_it_goes_up_as_the_equations_say_at_the_rates_it_is_told(
     gradients = [tuple(torch.randn(3, 700, generator=g) * 10.0**scale for _ in starts) for scale in range(-3, 4)]
     rates = [0.1 / (1 + step) for step in range(len(gradients))]
     values = tuple(start.clone().to(device) for start in starts)
-    adam: Adam = kind(values, 1.0)
+    adam: Optimiser = kind(values, 1.0)
     for step, lr in zip(gradients, rates, strict=True):
         adam.rate(lr)
         adam.step(tuple(part.to(device) for part in step))

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from vcl.data import Data, ready, weight_of_each
 from vcl.errors import NonFiniteError, VclError, too_fast, unknown
-from vcl.fitting.step import Objective, Step, make_step
+from vcl.fitting.health import Health
+from vcl.fitting.step import MakeOptimiser, Objective, Step, make_step
+from vcl.ops.adam import make_adam
 from vcl.ops.devices import is_queued
 from vcl.ops.rng import Rng
 
@@ -29,9 +31,13 @@ class Progress(NamedTuple):
     objective: Tensor
     note: str = ""
     """A remark to show when the fit is done, if any."""
+    health: Health | None = None
+    """With the last epoch of a variational fit: how far it got."""
 
 
 Report = Callable[[Progress], None]
+Diagnose = Callable[[tuple[Tensor, ...]], Health]
+"""From the last parameters of a fit to how far it got."""
 
 
 def silent(progress: Progress) -> None:
@@ -72,6 +78,11 @@ class Ascent:
         if not 0 <= self.average <= 1:
             raise VclError(f"average is {self.average}; give a share of the steps, from 0 (none) to 1 (all).")
 
+    def reach(self, examples: int) -> float:
+        """The farthest that Adam can move a parameter in a fit to this many examples: the sum of its rates."""
+        steps = self.steps(examples)
+        return sum(self.rate(step, steps) for step in range(steps))
+
     def steps(self, examples: int) -> int:
         """The number of steps of a fit to this many examples."""
         return self.epochs * -(-examples // min(self.batch or examples, examples))
@@ -89,12 +100,17 @@ def ascend(
     rng: Rng,
     report: Report = silent,
     what: str = "fit",
+    optimiser: MakeOptimiser = make_adam,
+    diagnose: Diagnose | None = None,
 ) -> tuple[Tensor, ...]:
-    """Maximise ``objective`` from ``start`` (each [R, ...]) and return the final parameters."""
+    """Maximise ``objective`` from ``start`` (each [R, ...]) and return the final parameters.
+
+    ``diagnose`` looks at the last iterate, and the last report has what it says.
+    """
     steps = settings.steps(data.size)
     first = steps - ceil(settings.average * steps)
     end: tuple[Tensor, ...] = ()
-    path = climb(objective, start, data, settings, rng, report, what)
+    path = climb(objective, start, data, settings, rng, report, what, optimiser, diagnose)
     del start  # frees the memory while the fit runs, if the caller holds no reference either
     for step, (now, _) in enumerate(path):
         if step <= first or first == steps:
@@ -112,12 +128,14 @@ def climb(
     rng: Rng,
     report: Report = silent,
     what: str = "fit",
+    optimiser: MakeOptimiser = make_adam,
+    diagnose: Diagnose | None = None,
 ) -> Iterator[tuple[tuple[Tensor, ...], Step]]:
     """Yields every step: the parameters after it, and the objective and gradient before it.
 
     Each epoch visits every example once, in a separate order for each run. Runs share the arithmetic and nothing else:
-    the loss is their sum and Adam works element by element. The next step overwrites the parameters and the gradient,
-    so copy what you keep.
+    the loss is their sum and the optimiser works element by element. The next step overwrites the parameters and the
+    gradient, so copy what you keep.
     """
     settings.check()
     device = start[0].device
@@ -128,7 +146,7 @@ def climb(
         data = ready(data)  # every step has the same batch
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
-    take = make_step(objective, now, data, settings.lr, rng.at("noise"))
+    take = make_step(objective, now, data, settings.lr, rng.at("noise"), optimiser)
     guard = Guard(what, settings, rng.seeds, report, lag=1 if is_queued(device) else 0)
     done = 0
     for epoch in range(1, settings.epochs + 1):
@@ -145,7 +163,8 @@ def climb(
             values.append(step.value)
             done += 1
             yield now, step
-        guard.epoch(epoch, torch.stack(values).mean(0), now, values[0])
+        health = diagnose(now) if diagnose is not None and epoch == settings.epochs else None
+        guard.epoch(epoch, torch.stack(values).mean(0), now, values[0], health)
     guard.end()
 
 
@@ -161,14 +180,21 @@ class Guard:
         self.unseen: list[tuple[int, Tensor]] = []
         self.start: Tensor | None = None
 
-    def epoch(self, epoch: int, value: Tensor, parameters: tuple[Tensor, ...], first: Tensor | None = None) -> None:
+    def epoch(
+        self,
+        epoch: int,
+        value: Tensor,
+        parameters: tuple[Tensor, ...],
+        first: Tensor | None = None,
+        health: Health | None = None,
+    ) -> None:
         """Record an epoch: its mean objective [R], the parameters, and the objective ``first`` of its first step."""
         if epoch == 1:
             self.start = first  # before any step was taken
         self.unseen.append((epoch, _finite(value, parameters)))
         while len(self.unseen) > self.lag:
             self._look(*self.unseen.pop(0))
-        self.report(Progress(self.what, epoch, self.settings.epochs, value))
+        self.report(Progress(self.what, epoch, self.settings.epochs, value, health=health))
 
     def end(self) -> None:
         """Check the remaining epochs."""

@@ -1,4 +1,4 @@
-"""One step of Adam on an objective: eager, or as a captured CUDA graph."""
+"""One step of an optimiser on an objective: eager, or as a captured CUDA graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vcl.data import Data
 from vcl.engines.general import differentiate
-from vcl.ops.adam import make_adam
+from vcl.ops.adam import Optimiser, make_adam
 from vcl.ops.cuda_streams import stream_beside, stream_for
 from vcl.ops.devices import is_queued
 from vcl.ops.noise import KernelNoise, Key, make_noise
@@ -30,6 +30,10 @@ class Objective(Protocol):
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """An estimate [R] of the objective over all ``total`` examples from one batch and noise [R, K]."""
         ...
+
+
+MakeOptimiser = Callable[[tuple[Tensor, ...], float], Optimiser]
+"""Makes what moves these parameters, with a learning rate: Adam, or natural gradients."""
 
 
 class Step(NamedTuple):
@@ -100,10 +104,11 @@ class Eager:
         data: Data,
         lr: float,
         rng: Rng,
+        optimiser: MakeOptimiser = make_adam,
     ) -> None:
         self.objective, self.parameters, self.data = objective, parameters, data
         self.device, self.gradient = parameters[0].device, gradient_of(objective)
-        self.adam = make_adam(parameters, lr)
+        self.optimiser = optimiser(parameters, lr)
         self.noise = make_noise(rng, parameters[0])
         self.lends = not is_queued(self.device) and isinstance(objective, Differentiated)
         self.inputs: Tensor | None = None
@@ -111,7 +116,7 @@ class Eager:
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the next steps."""
-        self.adam.rate(lr)
+        self.optimiser.rate(lr)
 
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
@@ -119,7 +124,7 @@ class Eager:
         if self.lends:
             self.inputs = None if index is None else batch.x  # memory for the next step
         seen = self._seen(batch)
-        self.adam.step(seen.gradients)
+        self.optimiser.step(seen.gradients)
         return seen
 
     def _seen(self, batch: Data) -> Step:
@@ -194,9 +199,10 @@ def make_step(
     data: Data,
     lr: float,
     rng: Rng,
+    optimiser: MakeOptimiser = make_adam,
 ) -> Eager | Captured:
     """The stepper: captured on a GPU, eager elsewhere."""
-    eager = Eager(objective, parameters, data, lr, rng)
+    eager = Eager(objective, parameters, data, lr, rng, optimiser)
     return Captured(eager) if is_queued(eager.device) else eager
 
 

@@ -1,6 +1,6 @@
 """The numbers that a fit holds at once, besides beliefs and data. They depend on the engine that computes it.
 
-    climb    the parameters, their gradient and Adam's two moments; for a point also its start and last gradient
+    climb    the parameters, their gradient and the optimiser's moments; for a point also its start and last gradient
     source   what is drawn: noise of all runs (Triton kernels generate theirs), weights and their gradients
     walk     the outputs of every layer, and the gradients of the backward pass
 
@@ -56,7 +56,9 @@ def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, ru
         source, noise = layout.size, 0
     else:
         climbed = 2 * spread.size + points.size
-        climb = (4 + (project.ascent.average > 0)) * climbed + (held.size if held.size <= SMALL else 0)
+        # Natural gradients keep one mean gradient and its noise for each mean; Adam keeps two moments of every value.
+        kept = 3 if getattr(project, "natural", None) else 4
+        climb = (kept + (project.ascent.average > 0)) * climbed + (held.size if held.size <= SMALL else 0)
         source, noise = _source(rows, spread, points, isinstance(structure, Opaque))
         if held != layout:  # the KL covers a part: one copy of that of q_{t-1}, and one of q's per step
             climb += 2 * held.size + points.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from vcl.fitting.health import LIMITED, MANY
 from vcl.fitting.loop import Progress, Report
 from vcl.lab.background_writer import BackgroundWriter
 from vcl.lab.claim import claimed
@@ -23,9 +24,22 @@ from vcl.lab.part import Part
 from vcl.lab.progress import both, watching
 from vcl.lab.provenance import now
 from vcl.lab.reading import check_pictures, check_rows, read_part, read_state, reading
-from vcl.lab.results import OBJECTIVES, Objective, Row, read_csv, read_objectives, to_csv, write_csv
+from vcl.lab.results import (
+    MEASURES,
+    OBJECTIVES,
+    FitMeasure,
+    Objective,
+    Row,
+    read_csv,
+    read_measures,
+    read_objectives,
+    to_csv,
+    write_csv,
+)
 from vcl.lab.runner import run_method
 from vcl.lab.store import (
+    FITS,
+    MOVING,
     OBJECTIVE,
     PART,
     PICTURES,
@@ -80,6 +94,7 @@ class Learning(NamedTuple):
         """Rows, objectives, pictures and the state are kept after each task, the state last."""
         (plan, entry, data), store = self.part, self.store
         state, rows, pictures, objectives = None, list[Row](), list[Tensor](), list[Objective]()
+        measures = list[FitMeasure]()
         known = _about(self.part, self.value, runs, self.notes, store.asked) if stack is None else dict(stack.known)
         if stack is not None:
             remove_unfinished(folder)
@@ -87,6 +102,7 @@ class Learning(NamedTuple):
         if stack is not None and (folder / STATE).exists():
             state, rows, pictures = resumed(stack, self.part)
             objectives = [each for each in read_objectives(folder / OBJECTIVE) if each.task <= state.t]
+            measures = [each for each in read_measures(folder / FITS) if each.task <= state.t]
             # Rows are written before the state, and may be of a task more.
             known |= {"tasks": stack.known["tasks"][: state.t], "seconds": stack.known["seconds"]}
             known["set_aside"] = [each._asdict() for each in state.set_aside]
@@ -105,6 +121,7 @@ class Learning(NamedTuple):
             for done in run_method(plan, entry, stored, data.arrays, self.prepared, report, state, say):
                 rows += done.rows
                 objectives += _objectives(epochs, done.number, stored, done.state)
+                measures += _measures(epochs, done.number, stored, done.state)
                 epochs.clear()
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
                 known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
@@ -114,6 +131,8 @@ class Learning(NamedTuple):
                     pictures.append(done.pictures)
                     write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
                 write_atomic(folder / OBJECTIVE, write_csv(OBJECTIVES, objectives))
+                if measures:
+                    write_atomic(folder / FITS, write_csv(MEASURES, measures))
                 write_atomic(folder / ROWS, to_csv(rows))
                 store.write(folder, known)
                 # The last state is not needed to go on; a stop before the end learns the last task again.
@@ -122,6 +141,9 @@ class Learning(NamedTuple):
                 else:
                     write_later(folder / PREDICTIVE, packed(done.kept))
                 watch.task(done if self.called is None else done._replace(method=self.called))
+        if moving := still_moving_in(measures):
+            known[MOVING] = f"{entry.name}: {moving}"
+            say_on(self.console, known[MOVING])
         store.write(folder, {**known, "finished": True})
         (folder / STATE).unlink(missing_ok=True)
 
@@ -156,19 +178,30 @@ def _about(
     }
 
 
-def _objectives(epochs: Sequence[Progress], task: int, runs: Sequence[Run], state: State[Any]) -> list[Objective]:
-    """One number for each run, fit and epoch of a task.
+class Told(NamedTuple):
+    """What one epoch of a fit reported, of one run."""
+
+    run: int
+    """Its position in the stack."""
+    place: int
+    """Its position among those that took part."""
+    fit: str
+    epoch: Progress
+
+
+def _told(epochs: Sequence[Progress], task: int, runs: int, state: State[Any]) -> Iterator[Told]:
+    """The epochs of a task's fits, run by run.
 
     A run that is set aside ends the task for all; those that are left learn it again. Each run's numbers are of the
     last time that it took part. Where a task has several fits of one name, as to the coreset, later ones are numbered.
     """
     gone = [each.run for each in state.set_aside if each.task == task]
-    before = [run for run in range(len(runs)) if run in state.alive or run in gone]
+    before = [run for run in range(runs) if run in state.alive or run in gone]
     # Those that took part, by their number, which shrinks from one time to the next.
     took_part = {
         len(before) - count: [run for run in before if run not in gone[:count]] for count in range(len(gone) + 1)
     }
-    found, times = list[Objective](), list(dict.fromkeys(len(each.objective) for each in epochs))
+    times = list(dict.fromkeys(len(each.objective) for each in epochs))
     for size, following in zip(times, [*times[1:], 0], strict=True):
         later = took_part.get(following, [])
         last, number = dict[str, int](), dict[str, int]()
@@ -179,11 +212,43 @@ def _objectives(epochs: Sequence[Progress], task: int, runs: Sequence[Run], stat
                 number[each.what] = number.get(each.what, 0) + 1
             last[each.what] = each.epoch
             fit = each.what if number[each.what] == 1 else f"{each.what} {number[each.what]}"
-            for place, value in zip(took_part[size], each.objective.tolist(), strict=True):
-                if place not in later:
-                    run = runs[place]
-                    found.append(Objective(run.label, run.seed, task, fit, each.epoch, value))
+            for place, run in enumerate(took_part[size]):
+                if run not in later:
+                    yield Told(run, place, fit, each)
+
+
+def _objectives(epochs: Sequence[Progress], task: int, runs: Sequence[Run], state: State[Any]) -> list[Objective]:
+    """One number for each run, fit and epoch of a task."""
+    values = {id(each): each.objective.tolist() for each in epochs}
+    return [
+        Objective(runs[run].label, runs[run].seed, task, fit, epoch.epoch, values[id(epoch)][place])
+        for run, place, fit, epoch in _told(epochs, task, len(runs), state)
+    ]
+
+
+def _measures(epochs: Sequence[Progress], task: int, runs: Sequence[Run], state: State[Any]) -> list[FitMeasure]:
+    """How far each variational fit of a task got, for each run."""
+    found = []
+    for run, place, fit, epoch in _told(epochs, task, len(runs), state):
+        if epoch.health is not None:
+            label, seed = runs[run].label, runs[run].seed
+            each = {name: float(value[place]) for name, value in epoch.health.rows().items()}
+            found += [FitMeasure(label, seed, task, fit, name, value) for name, value in each.items()]
     return found
+
+
+def still_moving_in(measures: Sequence[FitMeasure]) -> str:
+    """One line if the variances of many fits show where they started; nothing otherwise."""
+    limited = [each for each in measures if each.measure == LIMITED]
+    many = [each for each in limited if each.value >= MANY]
+    if not many:
+        return ""
+    most = max(each.value for each in many)
+    return (
+        f"in {len(many)} of {len(limited)} variational fits the steps limited the variances (up to {most:.0%} of them "
+        "moved as far as steps can), so these show the start more than the data; more epochs, a higher lr or, "
+        "for networks, vcl-natural change that"
+    )
 
 
 def resumed(stack: Stack, part: Part) -> tuple[State[Any], list[Row], list[Tensor]]:

@@ -19,6 +19,7 @@ from vcl.lab.methods.fits import Bound as Bound
 from vcl.lab.methods.fits import CoresetFit as CoresetFit
 from vcl.lab.methods.fits import Fisher as Fisher
 from vcl.lab.methods.fits import Fit as Fit
+from vcl.lab.methods.fits import NaturalSteps as NaturalSteps
 from vcl.lab.methods.fits import PointFit as PointFit
 from vcl.lab.networks import Mlp as Mlp
 from vcl.lab.results import Row as Row

@@ -42,6 +42,20 @@ class Objective(NamedTuple):
 OBJECTIVES = Objective._fields
 
 
+class FitMeasure(NamedTuple):
+    """How far a variational fit of a run got: one measure of :class:`vcl.fitting.health.Health`."""
+
+    method: str
+    seed: int
+    task: int
+    fit: str
+    measure: str
+    value: float
+
+
+MEASURES = FitMeasure._fields
+
+
 class Summary(NamedTuple):
     """Mean and standard error over seeds; the error is NaN for a single seed, and the mean too where there is none."""
 
@@ -122,6 +136,17 @@ def read_objectives(path: Path) -> list[Objective]:
         path,
         OBJECTIVES,
         lambda r: Objective(r["method"], int(r["seed"]), int(r["task"]), r["fit"], int(r["epoch"]), float(r["value"])),
+    )
+
+
+def read_measures(path: Path) -> list[FitMeasure]:
+    """The measures of a part's fits; an empty list if the file does not exist."""
+    if not path.exists():
+        return []
+    return _read(
+        path,
+        MEASURES,
+        lambda r: FitMeasure(r["method"], int(r["seed"]), int(r["task"]), r["fit"], r["measure"], float(r["value"])),
     )
 
 

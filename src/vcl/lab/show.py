@@ -28,8 +28,8 @@ from vcl.lab.reading import check_pictures, read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
 from vcl.lab.runner import set_aside_in
+from vcl.lab.store import MOVING, PICTURES, Stack, Store, stored_label
 from vcl.lab.store import PARTS as PARTS_FOLDER
-from vcl.lab.store import PICTURES, Stack, Store, stored_label
 
 TABLE, ROWS = "table.md", "rows.csv"
 OLD = "run.json"
@@ -47,6 +47,7 @@ class Group:
     tasks: Sequence[str] = ()
     paper: Mapping[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    moving: dict[str, None] = field(default_factory=dict)
     unfinished: list[str] = field(default_factory=list)
     """One sentence for each stack that is not finished."""
     made: list[str] = field(default_factory=list)
@@ -167,6 +168,7 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     group.rows += [row for row in rows if row[:2] not in there]
     group.notes += [note for note in known["notes"] if note not in group.notes]
     group.seconds[shown] = group.seconds.get(shown, 0.0) + known["seconds"]
+    group.moving |= {str(known[MOVING]): None} if MOVING in known else {}
     build = known["builds"][-1]
     group.made.append(
         f"- {shown}: `{known['command']}`, vcl {build['vcl']}, torch {build['torch']}, {known['device']}, engine "
@@ -290,7 +292,7 @@ def _text(group: Group) -> str:
         lines, columns = _cells(group)
         text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(_explained(group)) + "\n\n"
         text += "Made by:\n\n" + "\n".join(group.made) + "\n"
-    return text + "".join(f"\n{note}\n" for note in (*group.notes, *group.unfinished))
+    return text + "".join(f"\n{note}\n" for note in (*group.moving, *group.notes, *group.unfinished))
 
 
 def _draw(group: Group, folder: Path) -> list[Path]:

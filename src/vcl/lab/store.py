@@ -6,6 +6,7 @@ lambda, are kept in *stacks*: those that were computed together, in a folder of 
     parts/split-digits-vcl-3f2a…/part.json            what it is: description, runs, engine, versions, machine, command
                                  rows.csv             one number per (method, seed, after task, on task, metric)
                                  objective.csv        the objective after each epoch of each fit
+                                 fits.csv             how far each variational fit got: KLs, limited variances
                                  state.safetensors    where it stands, until it is finished
                                  predictive.safetensors  once it is finished: what predictions need
                                  pictures.safetensors what generators drew after each task
@@ -43,8 +44,10 @@ from vcl.recursion import SetAside
 
 PARTS = "parts"
 PART, ROWS, STATE, PREDICTIVE = "part.json", "rows.csv", "state.safetensors", "predictive.safetensors"
-PICTURES, OBJECTIVE = "pictures.safetensors", "objective.csv"
+PICTURES, OBJECTIVE, FITS = "pictures.safetensors", "objective.csv", "fits.csv"
 HASH = "[0-9a-f]" * 12
+MOVING = "still_moving"
+"""In part.json: one line, where the variances of many fits show their start (:mod:`vcl.fitting.health`)."""
 
 
 class RunKey(NamedTuple):

@@ -14,7 +14,7 @@ BETAS = (0.9, 0.999)
 EPS = 1e-8
 
 
-class Adam(Protocol):
+class Optimiser(Protocol):
     """Moves parameters in place along given gradients."""
 
     def rate(self, lr: float) -> None:
@@ -94,7 +94,7 @@ class KernelAdam:
         branch.join()
 
 
-def make_adam(parameters: tuple[Tensor, ...], lr: float) -> Adam:
+def make_adam(parameters: tuple[Tensor, ...], lr: float) -> Optimiser:
     """The kernel form if usable, else torch's."""
     usable = all(kernels.usable(value) and value.is_contiguous() for value in parameters)
     return KernelAdam(parameters, lr) if usable else TorchAdam(parameters, lr)

@@ -8,6 +8,8 @@ from vcl.projections.kronecker import KroneckerLaplace as KroneckerLaplace
 from vcl.projections.kronecker_variational import KroneckerVariational as KroneckerVariational
 from vcl.projections.laplace import LaplacePropagation as LaplacePropagation
 from vcl.projections.map import MaximumAPosteriori as MaximumAPosteriori
+from vcl.projections.merged import Merged as Merged
+from vcl.projections.merged import merge as merge
 from vcl.projections.moment_matching import MomentMatching as MomentMatching
 from vcl.projections.online_linear import OnlineLinear as OnlineLinear
 from vcl.projections.particles import Particles as Particles

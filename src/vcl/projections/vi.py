@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import exp
 from typing import Any, Literal, final
 
@@ -17,9 +18,12 @@ from vcl.engines.choose import choose, choose_bound
 from vcl.engines.general import General
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
+from vcl.fitting.health import Health, health_of
 from vcl.fitting.loop import Ascent, Report, ascend, silent
+from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.fitting.step import Step
 from vcl.models.base import Model, roles, spread
+from vcl.ops.adam import make_adam
 from vcl.ops.noise import Key
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, small_random
@@ -94,7 +98,7 @@ class Elbo:
 @final
 @dataclass(frozen=True)
 class VariationalKL:
-    """Maximises the lower bound over mean and log variance, by Adam on Monte Carlo gradients.
+    """Maximises the lower bound over mean and log variance, by Adam or natural gradients from Monte Carlo gradients.
 
     ``start`` selects where a fit begins. ``continue``: informed parameters start at q_{t-1}; those still at the prior
     start at small random means with variance ``init_var``, or, at the first task, at the maximum-likelihood solution.
@@ -105,7 +109,11 @@ class VariationalKL:
     ``family`` is the family of q: ``mean-field``, or ``full`` for small models, whose covariance has D^2 values.
 
     The length of Adam's steps does not depend on the scale of the gradient, so the parameterisation matters: with
-    ``climbs="log_sd"`` variances move twice as fast as with ``"log_var"``.
+    ``climbs="log_sd"`` variances move twice as fast as with ``"log_var"``. With ``natural`` the fit takes steps of
+    natural gradients instead: their length does depend on it, and neither ``climbs`` nor ``init_var`` matters. Epochs
+    and batch are those of ``ascent``, whose learning rate is then that of points and of the maximum-likelihood start.
+
+    The last report of a fit has its :class:`vcl.fitting.health.Health`: whether variances were still moving.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -119,6 +127,7 @@ class VariationalKL:
     climbs: Climbs = "log_var"
 
     family: str = "mean-field"
+    natural: NaturalGradient | None = None
 
     def initial(self, prior: MeanField) -> Any:
         """q_0 = p, as a member of the family."""
@@ -138,6 +147,13 @@ class VariationalKL:
         if self.climbs not in CLIMBS:
             raise unknown("climbs", self.climbs, CLIMBS)
         self._family()
+        if self.natural is not None:
+            self.natural.check()
+            if self.family != "mean-field":
+                raise VclError(
+                    f"natural gradients are for the family 'mean-field', not {self.family!r}; leave out natural, or "
+                    "choose that family."
+                )
 
     def _family(self) -> Any:
         family = FAMILIES.get(self.family)
@@ -159,21 +175,36 @@ class VariationalKL:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
+        steps, natural = self.ascent.steps(data.size), self.natural
+        optimiser = make_adam if natural is None else natural.optimiser(steps, elbo.fit.scale)
+        diagnose = partial(self._health, elbo, previous, target) if isinstance(elbo.fit, MeanFieldFit) else None
         # The start is not bound to a name, so it can be freed during the fit.
         ends = ascend(
             elbo, elbo.parameters(self.first(previous, target, rng, report)),
-            data, self.ascent, rng, report, "variational fit",
+            data, self.ascent, rng, report, "variational fit", optimiser, diagnose,
         )  # fmt: skip
         return q.merge(elbo.belief(ends))
 
-    def first(self, previous: Any, target: Target[Any], rng: Rng, report: Report) -> Any:
-        """The start of the fit."""
+    def _health(self, elbo: Elbo, previous: MeanField, target: Target[Any], parameters: tuple[Tensor, ...]) -> Health:
+        """How far the fit got that ends here."""
+        natural, size = self.natural, target.data.size
+        adams = elbo.fit.scale * self.ascent.reach(size)
+        reach = adams if natural is None else natural.reach(self.ascent.steps(size))
+        _, wide = self._new(previous, target)
+        return health_of(elbo.fit, parameters, previous, wide, self.init_var, reach)
+
+    def _new(self, previous: Any, target: Target[Any]) -> tuple[list[str], list[str]]:
+        """The tensors that start at small random means, and those that start at the variance ``init_var``."""
         layout = previous.layout
         new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
+        drawn = spread(target.model, layout).names
+        return new, list(drawn) if self.start == "reset" else [name for name in new if name in drawn]
+
+    def first(self, previous: Any, target: Target[Any], rng: Rng, report: Report) -> Any:
+        """The start of the fit."""
+        layout, (new, wide) = previous.layout, self._new(previous, target)
         mean = small_random(layout, new, previous.mean, self.init_sd, rng, self.init)
         if self.start != "restart" and self.ml_start and len(new) == len(layout.names):
             rng = rng.at("ml")
             mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng, report, self.draws)
-        drawn = spread(target.model, layout).names
-        wide = drawn if self.start == "reset" else [name for name in new if name in drawn]
         return previous.start(mean, wide, self.init_var)

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from vcl.fitting.curvature import Curvature
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
-from vcl.lab.settings import Count, Deviation, Lambda, Positive, Repeats, Share, Variance
+from vcl.fitting.natural_gradient import NaturalGradient
+from vcl.lab.settings import Count, Deviation, Lambda, Limit, Positive, Repeats, Share, Variance
 
 E6 = exp(-6)
 Estimator = Literal["local", "weights"]
@@ -70,6 +71,24 @@ class Bound:
     estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "weights"
     init_var: Annotated[Variance, "initial variance of the posterior"] = E6
     init_sd: Annotated[Deviation, "standard deviation of the initial means"] = 0.1
+
+
+NewtonRate = Annotated[float, Limit(0, 2, "give Newton steps above 0 and up to 2", open=True)]
+Forget = Annotated[float, Limit(0, 1e3, "give a number above 0, up to 1000", open=True)]
+Momentum = Annotated[float, Limit(0, 0.999, "give a share from 0 (none) to 0.999")]
+
+
+@dataclass(frozen=True)
+class NaturalSteps:
+    """Steps of natural gradients, in place of Adam's."""
+
+    newton_rate: Annotated[NewtonRate, "longest step of the means, in Newton steps; it decays to 0"] = 1.0
+    forget: Annotated[Forget, "the first variance has the weight e^-forget in the last precision"] = 25.0
+    momentum: Annotated[Momentum, "share of the mean gradient that a step keeps"] = 0.9
+
+    def natural(self) -> NaturalGradient:
+        """As the core takes it."""
+        return NaturalGradient(self.newton_rate, self.forget, self.momentum)
 
 
 Start = Literal["continue", "restart"]

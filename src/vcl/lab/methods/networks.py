@@ -18,6 +18,7 @@ from vcl.lab.methods.fits import (
     Fisher,
     Fit,
     KroneckerFisher,
+    NaturalSteps,
     PointFit,
     Rate,
     Start,
@@ -49,6 +50,14 @@ class Vcl:
     fit: Fit = field(default_factory=Fit)
     bound: Bound = field(default_factory=Bound)
     start: Annotated[Start, "whether a task's fit starts at q_{t-1} or at small random means"] = "continue"
+
+
+@dataclass(frozen=True)
+class VclNatural:
+    """VCL without a coreset, fitted by natural gradients; ``lr`` is that of the maximum-likelihood start."""
+
+    vcl: Vcl = field(default_factory=Vcl)
+    natural: NaturalSteps = field(default_factory=NaturalSteps)
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,11 @@ def project(s: Vcl | BatchVi) -> VariationalKL:
     return variational(s.bound, s.fit.ascent(), s.start)
 
 
+def natural(s: VclNatural) -> Method[Any]:
+    """VCL by natural gradients."""
+    return Method(replace(project(s.vcl), natural=s.natural.natural()))
+
+
 def refit(bound: Bound, rate: Rate, average: float, points: CoresetFit) -> VariationalKL:
     """The projection of a coreset."""
     how = Ascent(points.coreset_epochs, points.coreset_batch, rate.lr, rate.schedule, average)
@@ -274,6 +288,10 @@ METHODS: tuple[MethodEntry, ...] = (
     ),
     MethodEntry(
         "vcl-restart-random", "vcl-restart + random coreset", VclCoreset, coreset(RandomK), values=RESTART,
+    ),
+    MethodEntry(
+        "vcl-natural", "VCL, each fit by natural gradients (variational online Newton), one draw a step",
+        VclNatural, natural, values={"draws": 1},
     ),
     MethodEntry("random-only", "the random coreset alone", CoresetAlone, alone(RandomK)),
     MethodEntry("kcenter-only", "the K-center coreset alone", CoresetAlone, alone(KCenter)),

@@ -1,0 +1,96 @@
+"""How far a variational fit got: whether its variances could go where the data asks, and what q is made of.
+
+    limited   the share of log variances that moved at least 0.9 of what the steps allow: they show the start, not data
+    kl        KL(q || q_{t-1}) of each tensor of parameters, in nats
+    pruned    the share of units of each weight whose every incoming weight has |mu| < sigma: they carry no signal
+
+Adam moves a log variance by at most the sum of its learning rates. A natural-gradient step has a limit only for growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import log
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from vcl.beliefs.mean_field import KlTo, MeanField
+from vcl.beliefs.mean_field_fit import MeanFieldFit
+
+NEARLY = 0.9
+"""The share of the farthest distance from which on a log variance counts as limited."""
+
+MANY = 0.1
+"""The share of limited log variances from which on a fit is warned about."""
+
+PIECE = 2**14
+"""The values looked at together: the fit's own memory is still held then."""
+
+LIMITED = "limited"
+"""The name of that share among the measures."""
+
+
+@final
+class Health(NamedTuple):
+    """How far a fit got, one value per run [R]."""
+
+    limited: Tensor
+    kl: Mapping[str, Tensor]
+    pruned: Mapping[str, Tensor]
+    reach: float
+    """The farthest that the steps can move a log variance."""
+
+    def rows(self) -> dict[str, Tensor]:
+        """All of it by name, each [R]."""
+        kls = {f"kl {name}": value for name, value in self.kl.items()}
+        return {LIMITED: self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}}
+
+    def warning(self) -> str:
+        """One sentence if the variances were still moving in some run, else nothing."""
+        most = float(self.limited.max())
+        return still_moving(most, self.reach) if most >= MANY else ""
+
+
+def still_moving(share: float, reach: float) -> str:
+    """What to say of a fit whose variances could not go where the data asks."""
+    return (
+        f"{share:.0%} of the log variances moved as far as the steps allow ({reach:.3g}), so they show where the fit "
+        "started and not the data; take more steps or a higher rate, or fit by natural gradients"
+    )
+
+
+@torch.no_grad()
+def health_of(
+    fit: MeanFieldFit,
+    parameters: tuple[Tensor, ...],
+    previous: MeanField,
+    wide: Collection[str],
+    var: float,
+    reach: float,
+) -> Health:
+    """Of a fit that started at the variances of ``previous``, or at ``var`` for the tensors in ``wide``."""
+    layout, runs, held = fit.spread, len(parameters[0]), set(fit.held.names)
+    before = (previous.layout.cut(part, layout) for part in (previous.mean, previous.log_var))
+    means, logs, p_means, p_logs = (layout.split(part) for part in (*parameters[:2], *before))
+    far, kls, pruned = torch.zeros_like(parameters[0][:, 0]), {}, {}
+    for name, shape in zip(*layout, strict=True):
+        units = shape[0] if len(shape) > 1 else 1
+        each = tuple(part[name].reshape(runs, units, -1) for part in (means, logs, p_means, p_logs))
+        kls[name], pruned[name] = far.new_zeros(2, runs)
+        some = max(1, min(PIECE, KlTo.PIECE) // max(1, runs * each[0].shape[2]))
+        for first in range(0, units, some):  # a few units at a time, to save memory
+            mean, log_var, p_mean, p_log_var = (part[:, first : first + some] for part in each)
+            log_var = fit.log_var(log_var)
+            far += (log_var - (log(var) if name in wide else p_log_var)).abs_().ge(NEARLY * reach).sum((1, 2))
+            pruned[name] += (mean.abs() < (0.5 * log_var).exp_()).all(2).sum(1) / units
+            p = MeanField(layout, p_mean.flatten(1), p_log_var.flatten(1))
+            kls[name] += KlTo(p)(mean.flatten(1), log_var.flatten(1)) if name in held else 0
+    weights = {name for name, shape in zip(*layout, strict=True) if len(shape) > 1}
+    return Health(
+        far / max(layout.size, 1),
+        {name: value for name, value in kls.items() if name in held},
+        {name: value for name, value in pruned.items() if name in weights},
+        reach,
+    )
