@@ -13,9 +13,10 @@ from vcl.beliefs.blocks import joined
 from vcl.beliefs.kronecker import Factors, Kronecker
 from vcl.beliefs.kronecker_fit import InBasis, KroneckerFit
 from vcl.beliefs.layout import Layout
-from vcl.data import Data, dataset
-from vcl.engines.bound import DrawnBound, LayeredBound
+from vcl.data import Data, concat, dataset
+from vcl.engines.bound import DrawnBound
 from vcl.engines.general import General
+from vcl.engines.rotated_bound import RotatedBound
 from vcl.errors import VclError
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
@@ -127,7 +128,7 @@ def test_local_reparameterisation_is_exact_between_rotations(head: bool) -> None
         elbo, q, data, g = problem(draws, "local", head)
         at = elbo.parameters(q)
         bound: Any = elbo.bound(data)
-        assert isinstance(bound, LayeredBound)
+        assert isinstance(bound, RotatedBound)
         if kind == "weights":
             bound = DrawnBound(General(elbo.model, elbo.layout), elbo.fit, draws, 0)
         values = []
@@ -233,3 +234,48 @@ def test_local_prediction_equals_drawn_weights(bias: bool) -> None:
     one, two = (predict(q, model, x, "h", Rng((0, 1)), 40_000, how) for how in ("local", "weights"))  # type: ignore[arg-type]
     assert torch.allclose(one, two, atol=0.012)
     assert not torch.equal(one, two)
+
+
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("heads", [("h",), ("h", "k")])
+def test_the_explicit_gradient_is_torchs(heads: tuple[str, ...], head: bool) -> None:
+    """Also where a batch has examples of two heads."""
+    g = torch.Generator().manual_seed(4)
+    model = network()
+    layout = model.prior(dict.fromkeys(heads, 3)).layout
+    q, p = random_belief(layout, g, head=head), random_belief(layout, g, head=head)
+    parts = [
+        dataset(torch.randn(4, 4, generator=g).double(), torch.tensor([0, 1, 2, 1]), f"t{h}", h, RUNS) for h in heads
+    ]
+    data = parts[0] if len(parts) == 1 else concat(*parts)
+    elbo = Elbo(model, InBasis(p, q.blocks), 3, "local")  # type: ignore[arg-type]
+    bound, at = elbo.bound(data), elbo.parameters(q)
+    assert isinstance(bound, RotatedBound)
+    noise = torch.randn(RUNS, elbo.noise(data), generator=g, dtype=torch.float64)
+    leaves = tuple(part.clone().requires_grad_() for part in at)
+    value = bound.value(leaves, data, 20, noise)
+    slopes = torch.autograd.grad(value.sum(), leaves)
+    ours, gradients = bound.gradient(at, data, 20, noise)
+    assert torch.allclose(ours, value, rtol=1e-10)
+    for mine, other in zip(gradients, slopes, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-8, atol=1e-10)
+
+
+def test_stacked_runs_equal_runs_alone() -> None:
+    g = torch.Generator().manual_seed(5)
+    x = torch.randn(40, 4, generator=g)
+    y = x[:, :3].argmax(1)
+    model, found = network(), []
+    prior = model.prior({"h": 3})
+    for seeds in ((0, 1), (1,)):
+        laplace = KroneckerLaplace(Ascent(3, 10, 1e-2), lam=(0.5, 2.0) if len(seeds) == 2 else (2.0,))
+        project = KroneckerVariational(laplace, Ascent(3, 10, 1e-2))
+        q = project.initial(prior).expand(len(seeds))
+        for t in range(2):
+            q = project(Target(q, model, dataset(x, y, head="h", runs=len(seeds)), prior), Rng(seeds).at(t))
+        found.append(q)
+    both, alone = found
+    for name, value in alone.tensors().items():
+        assert torch.equal(both.tensors()[name][1:], value), name
+    chosen = KroneckerVariational(KroneckerLaplace(lam=(0.5, 2.0))).select([1])
+    assert chosen.lam == (2.0,)

@@ -54,7 +54,7 @@ class InBasis(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """One run's rotation from q's coordinates to those of q_{t-1}, and the precision there."""
+    """The rotations of a group of runs from q's coordinates to those of q_{t-1}, and the precision there."""
 
     B_G: Tensor
     B_A: Tensor
@@ -82,34 +82,30 @@ class KroneckerFit:
         self.points = Layout((), ())
         self.scale = 1 if climbs == "log_var" else 2
         """log V = scale * log, where log is the optimised parameter."""
-        self.rules = {block.weight: "rotated" for block in basis}
-        """The rule of layers with a basis, by weight name."""
-        runs = len(previous.mean)
-        self.rotations = {
-            block.weight: [(Q_A[0], Q_G[0]) for Q_A, Q_G in zip(_one_by_one(f.Q_A), _one_by_one(f.Q_G), strict=True)]
-            for block, f in basis.items()
-        }
-        """Q_A and Q_G of each run, by weight name."""
+        self.rotations = {block.weight: (f.Q_A.contiguous(), f.Q_G.contiguous()) for block, f in basis.items()}
+        """Q_A [R, n, n] and Q_G [R, m, m], by weight name."""
         self.mean = self._rotated(previous.mean)
-        precision, self.turns = (-previous.log_var).exp(), dict[str, list[_Turn]]()
-        effective = previous.layout.split(precision)
-        own = previous.layout.split(precision)
+        precision = (-previous.log_var).exp()
+        effective, own = previous.layout.split(precision), previous.layout.split(precision)
+        self.turns: dict[str, list[_Turn]] = {}
+        """For layers whose q_{t-1} is not isotropic, by weight name: one entry for each group of runs."""
         for block in basis:
             P = joined(own, block, 1)
             if block in previous.blocks or bool((P[:, :1, :1] != P).any()):
-                self.turns[block.weight] = [self._turn(previous, block, run, P[run]) for run in range(runs)]
-                E = [t.B_G.square().mT @ t.P @ t.B_A.square() for t in self.turns[block.weight]]
-                put_back(effective, block, torch.stack(E))
+                turns = self._turns(previous, block, P)
+                self.turns[block.weight] = turns
+                put_back(effective, block, torch.cat([t.B_G.square().mT @ t.P @ t.B_A.square() for t in turns]))
         self.effective = self._in_rotated_layout(effective)
         """E [R, D]."""
         self.log_det = previous.log_var.sum(1)
 
-    def _turn(self, previous: Kronecker, block: Block, run: int, P: Tensor) -> _Turn:
-        Q_A, Q_G = self.rotations[block.weight][run]
+    def _turns(self, previous: Kronecker, block: Block, P: Tensor) -> list[_Turn]:
+        Q_A, Q_G = (grouped(part) for part in self.rotations[block.weight])
         factors = previous.blocks.get(block)
-        if factors is None:
-            return _Turn(Q_G, Q_A, P.contiguous())
-        return _Turn(factors.Q_G[run].mT @ Q_G, factors.Q_A[run].mT @ Q_A, P.contiguous())
+        if factors is not None:
+            Q_A = tuple(old.mT @ new for old, new in zip(grouped(factors.Q_A), Q_A, strict=True))
+            Q_G = tuple(old.mT @ new for old, new in zip(grouped(factors.Q_G), Q_G, strict=True))
+        return [_Turn(*each) for each in zip(Q_G, Q_A, grouped(P), strict=True)]
 
     @property
     def noise(self) -> int:
@@ -146,7 +142,8 @@ class KroneckerFit:
         pulls = self.layout.split(self.effective * shift)
         shifts = self.layout.split(shift)
         for name, turns in self.turns.items():
-            pulls[name] = torch.stack([_pull(turn, part) for turn, part in zip(turns, shifts[name], strict=True)])
+            parts = torch.split(shifts[name], len(turns[0].P))
+            pulls[name] = torch.cat([_pull(turn, part) for turn, part in zip(turns, parts, strict=True)])
         return 0.5 * (spread + (self.layout.join(pulls, lead=1) * shift).sum(1))
 
     def subtract_kl(
@@ -160,8 +157,11 @@ class KroneckerFit:
         pull = effective * shift
         pulls, shifts = self.layout.split(pull), self.layout.split(shift)
         for name, turns in self.turns.items():
-            for at, run in enumerate(range(*runs.indices(len(self.mean)))):
-                pulls[name][at].copy_(_pull(turns[run], shifts[name][at].contiguous()))
+            group = len(turns[0].P)
+            for at in range(0, len(mean), group):
+                some = slice(at, at + group)
+                turn = turns[(runs.start + at) // group]
+                pulls[name][some].copy_(_pull(turn, shifts[name][some].contiguous()))
         g_mean.sub_(pull)
         total = (weighted - log_var).sum(1) + self.log_det[runs] - self.theta.size
         return 0.5 * (total + (pull * shift).sum(1))
@@ -206,8 +206,3 @@ def _pull(turn: _Turn, shift: Tensor) -> Tensor:
     """B_G^T (P (B_G Delta B_A^T)) B_A: q_{t-1}'s precision times the distance of the means, in q's coordinates."""
     B_G, B_A, P = turn
     return B_G.mT @ (P * (B_G @ shift @ B_A.mT)) @ B_A
-
-
-def _one_by_one(values: Tensor) -> tuple[Tensor, ...]:
-    """Each run's matrix [1, n, n], in memory of its own."""
-    return tuple(run.clone(memory_format=torch.contiguous_format) for run in torch.split(values, 1))

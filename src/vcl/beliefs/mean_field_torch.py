@@ -86,9 +86,6 @@ class DrawnTorch:
     RULE = "given"
     """How its layers are computed."""
 
-    LEAVES = "layered/torch"
-    """Where they are computed."""
-
     SEEDED = False
     """Noise comes as a tape."""
 
@@ -215,9 +212,6 @@ class LocalTorch:
 
     RULE = "local"
     """How its layers are computed."""
-
-    LEAVES = "layered/torch"
-    """Where they are computed."""
 
     SEEDED = False
     """Noise comes as a tape."""

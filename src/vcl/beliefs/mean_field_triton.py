@@ -36,9 +36,6 @@ class DrawnTriton:
     RULE = "given"
     """How its layers are computed."""
 
-    LEAVES = "layered/triton"
-    """Where they are computed."""
-
     SEEDED = True
     """Noise is regenerated from a key wherever it is used: stored, it would take as much memory as all draws."""
 
@@ -125,9 +122,6 @@ class LocalTriton:
 
     RULE = "local"
     """How its layers are computed."""
-
-    LEAVES = "layered/triton"
-    """Where they are computed."""
 
     SEEDED = False
     """Noise comes as a tape."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from vcl.beliefs.mean_field_fit import MeanFieldFit
 from vcl.data import Data, weight_of_each
 from vcl.engines.general import General, Gradient, differentiate
-from vcl.engines.layered import LEAVES, Layered
+from vcl.engines.layered import Layered
 from vcl.engines.suppliers import UNITS, supplier_for
 from vcl.engines.usage import Estimator, Usage
 from vcl.engines.walk import runs_of
@@ -54,7 +54,6 @@ class LayeredBound:
         self.walks: dict[int, Any] = {}
         kind = supplier_for(fit, estimator, engine.name)
         self.rule, self.seeded, self.unit = kind.RULE, kind.SEEDED, UNITS[engine.name]
-        self.leaves = kind.LEAVES
 
     def aligned(self, size: int) -> int:
         """The next multiple of the engine's unit."""
@@ -64,8 +63,7 @@ class LayeredBound:
         """The walk for batches of this size, for one group of the supplier's runs."""
         runs = self.supplier.groups[0]
         sizes, points = Sizes(runs.stop - runs.start, self.draws, batch.size), self.fit.points.names
-        leaves = LEAVES[self.leaves]
-        self.walks[batch.size] = self.engine.walk(self.rule, points, batch, sizes, like, leaves, self.fit.rules)
+        self.walks[batch.size] = self.engine.walk(self.rule, points, batch, sizes, like, rules=self.fit.rules)
         return self.walks[batch.size]
 
     def noise(self, batch: Data) -> int:

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vcl.beliefs.kronecker_fit import KroneckerFit
 from vcl.beliefs.layout import Layout
 from vcl.engines.bound import Bound, DrawnBound, GeneralBound, LayeredBound
 from vcl.engines.general import General
 from vcl.engines.layered import Layered
-from vcl.engines.structure import Opaque
+from vcl.engines.rotated_bound import RotatedBound
+from vcl.engines.structure import Fork, Opaque
 from vcl.engines.suppliers import SUPPLIERS
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import unknown
@@ -33,6 +35,10 @@ def choose(model: Any, layout: Layout, heads: tuple[str, ...], like: Tensor) -> 
     return Layered(structure, layout, general, f"layered/{leaves}")
 
 
+def _is_fork(engine: Engine) -> bool:
+    return isinstance(engine, Layered) and isinstance(engine.structure, Fork)
+
+
 def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, latent: int) -> Bound:
     """The bound for a family: by the engine's rules for it, or by draws of theta.
 
@@ -42,6 +48,8 @@ def choose_bound(engine: Engine, fit: Any, estimator: Estimator, draws: int, lat
         raise unknown("estimator", estimator, ESTIMATORS)
     if isinstance(engine, Layered) and (type(fit), estimator, engine.name) in SUPPLIERS:
         return LayeredBound(engine, fit, estimator, draws, latent)
+    if isinstance(fit, KroneckerFit) and estimator == "local" and not latent and _is_fork(engine):
+        return RotatedBound(engine, fit, draws)  # type: ignore[arg-type]
     general = engine.general if isinstance(engine, Layered) else engine
     why = "" if general is engine else f" (no rules for {type(fit).__name__} by {estimator} in {engine.name})"
     if (type(fit), estimator, general.name) in SUPPLIERS:

@@ -15,7 +15,6 @@ from vcl.engines.general import General
 from vcl.engines.structure import Chain, Fork, Latent
 from vcl.engines.theta import AtTheta, Collecting, Collector, Diagonal
 from vcl.engines.walk import Bindings, ForkWalk, LatentWalk, runs_of
-from vcl.ops import layers_rotated as layers_rotated  # adds its rule
 from vcl.ops import layers_torch, layers_triton
 from vcl.ops.layer_weights import Block
 from vcl.ops.layers import Sizes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from vcl.beliefs.kronecker_fit import KroneckerFit
 from vcl.beliefs.mean_field_fit import MeanFieldFit
 from vcl.beliefs.mean_field_torch import DrawnTorch, LocalTorch, MomentsTorch
 from vcl.beliefs.mean_field_triton import DrawnTriton, LocalTriton, MomentsTriton
@@ -18,8 +17,6 @@ SUPPLIERS: dict[tuple[type, str, str], Any] = {
     (MeanFieldFit, "local", "layered/triton"): LocalTriton,
     (MeanFieldFit, "weights", "general/triton"): DrawnTriton,
     (MeanFieldFit, "local", "general/triton"): MomentsTriton,
-    (KroneckerFit, "local", "layered/torch"): LocalTorch,
-    (KroneckerFit, "local", "layered/triton"): LocalTorch,
 }
 """From (a family's fit, an estimator, an engine) to the class that supplies weights and takes gradients."""
 

@@ -29,10 +29,10 @@ def sandwich(left: Groups, W: Tensor, right: Groups) -> Tensor:
 
 
 def eigen(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues [R, n] in float64 and eigenvectors [R, n, n] of symmetric matrices, in float64 and run by run.
+    """Eigenvalues [R, n] in float64 and eigenvectors [R, n, n] of symmetric matrices, computed in float64.
 
     Rounding may make a zero eigenvalue slightly negative; those are set to 0.
     """
-    found = [torch.linalg.eigh(run.double()) for run in values]
-    eigenvalues = torch.stack([each.eigenvalues for each in found]).clamp(min=0)
-    return eigenvalues, torch.stack([each.eigenvectors for each in found]).to(values.dtype)
+    found = [torch.linalg.eigh(part.double()) for part in grouped(values)]
+    eigenvalues = torch.cat([each.eigenvalues for each in found]).clamp(min=0)
+    return eigenvalues, torch.cat([each.eigenvectors for each in found]).to(values.dtype)

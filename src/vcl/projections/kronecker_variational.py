@@ -20,7 +20,9 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
 from vcl.fitting.loop import Ascent, Report, ascend, silent
+from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.models.base import Model
+from vcl.ops.adam import make_adam
 from vcl.ops.rng import Rng
 from vcl.projections.base import Target
 from vcl.projections.kronecker import KroneckerLaplace, cooled, prior_precision
@@ -40,6 +42,8 @@ class KroneckerVariational:
     ascent: Ascent = field(default_factory=cooled)
     draws: int = 1
     estimator: Estimator = "local"
+    natural: NaturalGradient | None = None
+    """Steps of natural gradients instead of Adam's."""
 
     @property
     def lam(self) -> Lambda:
@@ -54,6 +58,8 @@ class KroneckerVariational:
         """Raise VclError unless these settings are valid."""
         self.laplace.check()
         self.ascent.check()
+        if self.natural is not None:
+            self.natural.check()
         if self.draws < 1:
             raise VclError(f"draws is {self.draws}; give at least 1.")
         if self.estimator not in ESTIMATORS:
@@ -79,8 +85,10 @@ class KroneckerVariational:
         start = self.laplace(target, rng, report).restrict(part)
         previous = tempered(q.restrict(part), model, prior, self.laplace.lam)
         elbo = Elbo(model, InBasis(previous, start.blocks), self.draws, self.estimator)
+        natural = self.natural
+        optimiser = make_adam if natural is None else natural.optimiser(self.ascent.steps(data.size), elbo.fit.scale)
         ends = ascend(
-            elbo, elbo.parameters(start), data, self.ascent, rng.at("variational"), report, "variational fit"
+            elbo, elbo.parameters(start), data, self.ascent, rng.at("variational"), report, "variational fit", optimiser
         )  # fmt: skip
         return q.merge(elbo.belief(ends))
 
