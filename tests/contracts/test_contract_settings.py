@@ -132,6 +132,12 @@ def test_each_setting_changes_the_numbers_or_is_not_used(name: str, method: str,
             continue
         if key == "train_limit":  # one point more may be none that a coreset rule picks
             other = values_of(plan.settings_of(entry)).get("coreset", 3)
+        elif key == "factors":  # the third task is the first that two rules differ for
+            three = changed(plan, entry, "stream", "tasks", 3)
+            rows, about = measured(three, entry, store)
+            after, described_after = measured(changed(three, entry, part, key, other), entry, store)
+            assert (rows == after, about == described_after, uses(plan, entry, part, key)) == (False, False, True)
+            continue
         elif key == "validation":  # a share that makes a difference to few images
             other = 0.5
         try:

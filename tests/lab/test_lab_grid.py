@@ -28,7 +28,7 @@ from vcl.lab.show import Group, show_groups
 from vcl.lab.streams import Arrays, arrays
 from vcl.ops.rng import Rng
 
-TAKERS = ("map", "lp", "ewc", "si")
+TAKERS = ("map", "lp", "lp-kron", "ewc-kron", "vcl-kron", "vcl-kron-random", "ewc", "si")
 
 
 def plan(
@@ -118,7 +118,8 @@ def test_the_paper_grids_hold_the_lambdas_that_the_paper_chose() -> None:
                 seen += 1
                 if each.models == "networks":  # the paper does not say which it chose for its generators
                     assert each.presets["paper"].own[name]["lam"] in lams
-    assert seen == 21  # Permuted MNIST, Split MNIST and both sizes of notMNIST; three generative streams
+    # Permuted MNIST, Split MNIST and both sizes of notMNIST; three generative and three class-incremental streams
+    assert seen == 30
 
 
 # The settings of each method.
@@ -147,8 +148,8 @@ def test_what_the_user_says_wins() -> None:
 
 @pytest.mark.parametrize("key", ["lambda", "lam"])
 def test_a_lambda_of_the_user_is_for_all_that_take_one(key: str) -> None:
-    made = plan("ewc,lp,si,map", changes=(f"{key}=3",))
-    assert [settings(made, name, "lam") for name in TAKERS] == [(3.0,)] * 4
+    made = plan(",".join(TAKERS), changes=(f"{key}=3",))
+    assert [settings(made, name, "lam") for name in TAKERS] == [(3.0,)] * 8
 
 
 def test_the_number_of_seeds_is_the_same_for_every_method() -> None:

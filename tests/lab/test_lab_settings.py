@@ -133,7 +133,7 @@ def test_there_may_be_many_changes_and_the_last_word_counts() -> None:
         ("hidden=", "setting hidden takes whole numbers with commas between, not ''"),
         ("estimator=locl", "unknown estimator 'locl': did you mean 'local'? Accepted: local, weights."),
         ("predictive=both", "unknown predictive 'both'; accepted: joint, per-head."),
-        ("heads=singel", "unknown heads 'singel': did you mean 'single'? Accepted: multi, single."),
+        ("heads=singel", "unknown heads 'singel': did you mean 'single'? Accepted: multi, shared, single."),
         ("fisher=exact", "unknown fisher 'exact'; accepted: "),
         ("anchor=mine", "unknown anchor 'mine'; accepted: "),
     ],

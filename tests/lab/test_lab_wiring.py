@@ -11,6 +11,7 @@ from lab_made import triangle_rows
 
 from vcl.coresets import Budget, Everything, KCenter, Nothing, Only, RandomK
 from vcl.fitting.curvature import Curvature
+from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
 from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.lab import class_incremental, classification
@@ -26,6 +27,8 @@ from vcl.lab.settings import values_of, with_values
 from vcl.models import Normal
 from vcl.projections import (
     ElasticWeightConsolidation,
+    KroneckerLaplace,
+    KroneckerVariational,
     LaplacePropagation,
     MaximumAPosteriori,
     MaximumLikelihood,
@@ -42,13 +45,17 @@ SETTINGS: dict[str, Any] = {
     "lr": 0.21, "schedule": "cosine", "average": 0.22, "draws": 16, "estimator": "local", "start": "restart",
     "coreset_start": "continue", "init_var": 0.23, "init_sd": 0.24, "lam": 0.25, "fisher": "true",
     "fisher_samples": 17, "anchor": "previous", "damping": 0.26, "filter_batch": 18, "particles": 190,
-    "newton_rate": 0.28, "forget": 19.0, "momentum": 0.29,
+    "curvature": "expected", "labels": "exact", "curvature_rounds": 27, "curvature_draws": 28, "factors": "nearest",
+    "head_factors": "diagonal", "newton_rate": 0.28, "forget": 19.0, "momentum": 0.29,
 }  # fmt: skip
 TASK, CORESET = Ascent(11, 12, 0.21, "cosine", 0.22), Ascent(14, 15, 0.21, "cosine", 0.22)
 PATH = replace(TASK, average=0.0)  # synaptic intelligence follows every step
 FIT = VariationalKL(TASK, 16, "local", "restart", 0.23, 0.24)
 REFIT = VariationalKL(CORESET, 16, "local", "continue", 0.23, 0.24)
 PHI = Curvature("true", 17)
+FACTORS = KroneckerCurvature("expected", "exact", 17, 27, 28, "nearest", "diagonal")
+KRONECKER = KroneckerVariational(KroneckerLaplace(TASK, 0.25, FACTORS), TASK, 16, "local")
+KRONECKER_REFIT = KroneckerVariational(KroneckerLaplace(CORESET, 0.25, FACTORS), CORESET, 16, "local")
 
 
 def alone(project: Any) -> Method[Any]:
@@ -69,6 +76,10 @@ WIRED: dict[str, Method[Any]] = {
     "mle": alone(MaximumLikelihood(TASK, 0.24)),
     "map": alone(MaximumAPosteriori(TASK, 0.25, 0.24)),
     "lp": alone(LaplacePropagation(TASK, 0.25, PHI, 0.24)),
+    "lp-kron": alone(KroneckerLaplace(TASK, 0.25, FACTORS)),
+    "ewc-kron": alone(KroneckerLaplace(TASK, 0.25, FACTORS, prior=False)),
+    "vcl-kron": alone(KRONECKER),
+    "vcl-kron-random": Method(KRONECKER, RandomK(13), KRONECKER_REFIT, "per-head"),
     "ewc": alone(ElasticWeightConsolidation(TASK, 0.25, PHI, "previous", 0.24)),
     "si": alone(SynapticIntelligence(PATH, 0.25, 0.26, 0.24)),
     "adf": alone(MomentMatching(18, 0.24)),

@@ -125,12 +125,12 @@ class KroneckerFisher:
     curvature: Annotated[
         Literal["expected", "mode"], "whether curvature is averaged over draws of q_t, or taken at its mode"
     ] = "expected"
-    fisher: Annotated[
+    labels: Annotated[
         Literal["true", "empirical", "exact"], "gradients of labels drawn, of the labels given, or of all labels"
     ] = "true"
     fisher_samples: Annotated[Count | None, "examples that curvature is taken from; none takes all"] = None
-    fisher_rounds: Annotated[Repeats, "rounds of the fixed point of curvature and q_t"] = 4
-    fisher_draws: Annotated[Count, "draws of q_t a round, each for its share of the examples"] = 8
+    curvature_rounds: Annotated[int, Limit(1, 1000), "rounds of the fixed point of curvature and q_t"] = 4
+    curvature_draws: Annotated[int, Limit(1, 1000), "draws of q_t a round, each for its share of the examples"] = 8
     factors: Annotated[
         Literal["mean", "nearest"], "one pair for two tasks: mean of A and sum of G, or the nearest product"
     ] = "mean"
@@ -139,6 +139,8 @@ class KroneckerFisher:
     def kronecker(self) -> KroneckerCurvature:
         """As the core takes it; at the mode there are no rounds and no draws."""
         how = KroneckerCurvature(
-            self.curvature, self.fisher, self.fisher_samples, rule=self.factors, heads=self.head_factors
+            self.curvature, self.labels, self.fisher_samples, rule=self.factors, heads=self.head_factors
         )
-        return how if self.curvature == "mode" else replace(how, rounds=self.fisher_rounds, draws=self.fisher_draws)
+        if self.curvature == "mode":
+            return how
+        return replace(how, rounds=self.curvature_rounds, draws=self.curvature_draws)

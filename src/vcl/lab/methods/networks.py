@@ -142,8 +142,8 @@ class VclKron:
     """VCL with Kronecker factors: Laplace propagation, and a variational fit of as many epochs from there."""
 
     lp: LpKron = field(default_factory=LpKron)
-    draws: Annotated[Count, "draws of theta a step"] = 1
-    estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "local"
+    draws: Annotated[Count, "draws of theta a step"] = 10
+    estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "weights"
 
 
 @dataclass(frozen=True)
@@ -264,6 +264,9 @@ def vcl_kron_coreset(s: VclKronCoreset) -> Method[Any]:
 COOLED = {"schedule": "cosine", "batch": 256}
 """Curvature is taken where the fit ends, so the learning rate decays to 0; full batches would take too few steps."""
 
+ONE_DRAW = {**COOLED, "draws": 1, "estimator": "local"}
+"""A variational fit by units takes one draw a step: their noise is independent for every example."""
+
 RESTART = {"start": "restart", "schedule": "cosine"}
 """Every fit starts at small random means, with q_{t-1} as the prior alone, and its learning rate decays to 0.
 
@@ -317,10 +320,10 @@ METHODS: tuple[MethodEntry, ...] = (
     ),
     MethodEntry(
         "vcl-kron", "VCL with a Kronecker-factored posterior: lp-kron, then a variational fit from there",
-        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=COOLED,
+        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW,
     ),
     MethodEntry(
-        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=COOLED,
+        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=ONE_DRAW,
     ),
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
     MethodEntry(
