@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
+import torch
 from torch import Tensor
 
 from vcl.beliefs.blocks import joined, put_back
@@ -54,24 +55,27 @@ class KroneckerFactor:
 
     def __init__(self, diagonal: DiagonalFactor, pairs: Mapping[Block, tuple[Tensor, Tensor]]) -> None:
         self.diagonal = diagonal
-        self.pairs: dict[Block, tuple[Groups, Groups]] = {
-            block: (grouped(A), grouped(G)) for block, (A, G) in pairs.items()
+        centre = diagonal.layout.split(diagonal.centre)
+        self.pairs: dict[Block, tuple[Groups, Groups, Tensor]] = {
+            block: (grouped(A), grouped(G), joined(centre, block, 1).contiguous()) for block, (A, G) in pairs.items()
         }
 
     def pull(self, theta: Tensor, g: Tensor | None = None) -> Tensor:
         """The penalty [R] or [R, K] at theta [R, D] or [R, K, D]. Subtracts its gradient from ``g`` in place."""
         layout, between, lead = self.diagonal.layout, (slice(None),) + (None,) * (theta.dim() - 2), theta.dim() - 1
         value = self.diagonal.pull(theta, g)
-        now, centre = layout.split(theta[..., : layout.size]), layout.split(self.diagonal.centre[between])
+        now = layout.split(theta[..., : layout.size])
         to = None if g is None else layout.split(g[..., : layout.size])
-        for block, (A, G) in self.pairs.items():
-            shift = joined(now, block, lead) - joined(centre, block, lead)
+        for block, (A, G, centre) in self.pairs.items():
+            shift = joined(now, block, lead) - centre[between]
             pull = sandwich(G, shift, A)
-            value = value + 0.5 * (shift * pull).sum((-2, -1))
+            value = value + 0.5 * torch.linalg.vecdot(shift.flatten(lead), pull.flatten(lead))
             if to is None:
                 continue
             if block.bias is not None:
                 to[block.bias].sub_(pull[..., -1])
                 pull = pull[..., :-1]
-            to[block.weight].sub_(pull.reshape(to[block.weight].shape))
+            to[block.weight].sub_(
+                pull.reshape(to[block.weight].shape) if pull.dim() != to[block.weight].dim() else pull
+            )
         return value

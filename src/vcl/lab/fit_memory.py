@@ -10,16 +10,21 @@ engine they count all runs.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field_torch import SMALL
 from vcl.engines.structure import Fork, Latent, Opaque
+from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.models.base import roles
 from vcl.ops.layer_weights import Block
 
 PENALTY = 6
 """Values per parameter of a quadratic penalty: centre, precision, weight, start, and temporaries of its gradient."""
+
+FACTORS = 12
+"""Copies of a layer's A and G at once: old, new, of this task and of its last round, with eigenvectors in double."""
 
 GENERAL = 4
 """Values per unit and row that torch keeps in the general engine, which differentiates a whole pass."""
@@ -64,8 +69,17 @@ def fit_values(project: Any, model: Any, heads: dict[str, int], triton: bool, ru
             climb += 2 * held.size + points.size
             source += 0 if triton else 8 * held.size
     noise += draws * batch * model.latent
-    total: int = runs * (climb + noise) + at_once * (source + walk)
+    total: int = runs * (climb + noise + factor_values(project, layout)) + at_once * (source + walk)
     return total
+
+
+def factor_values(project: Any, layout: Layout) -> int:
+    """Values of the Kronecker factors of every layer and their eigenvectors; 0 for other projections."""
+    curvature = getattr(getattr(project, "laplace", project), "curvature", None)
+    if not isinstance(curvature, KroneckerCurvature):
+        return 0
+    sizes = ((shape[0], prod(shape[1:]) + 1) for shape in layout.shapes if len(shape) > 1)
+    return FACTORS * sum(out**2 + width**2 for out, width in sizes if max(out, width) <= curvature.most)
 
 
 def _source(rows: Rows, spread: Layout, points: Layout, general: bool) -> tuple[int, int]:

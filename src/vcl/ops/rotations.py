@@ -13,10 +13,16 @@ Groups = tuple[Tensor, ...]
 """Matrices [G, n, n] of the groups of runs that are computed at once: one run on a CPU, all runs on a GPU."""
 
 
+ALIGNED = 64
+"""Bytes: the alignment of torch's own memory, and a cache line."""
+
+
 def grouped(values: Tensor) -> Groups:
-    """``values`` [R, ...] by groups, each in its own memory."""
+    """``values`` [R, ...] by groups, each in memory of the same alignment."""
     if values.device.type != "cpu":
         return (values.contiguous(),)
+    if len(values) == 1 and values.is_contiguous() and values.data_ptr() % ALIGNED == 0:
+        return (values,)
     return tuple(run.clone(memory_format=torch.contiguous_format) for run in torch.split(values, 1))
 
 

@@ -73,7 +73,8 @@ class KroneckerVariational:
 
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
         """The name of the engine that its fits use."""
-        return self.laplace.engine_name(model, prior, heads)
+        q = self.initial(prior.restrict(prior.layout.touched(heads)))
+        return Elbo(model, InBasis(q, {}), self.draws, self.estimator).bound_for(heads).name
 
     def __call__(self, target: Target[Kronecker], rng: Rng, report: Report = silent) -> Kronecker:
         """The maximiser of L(q) over the parameters that the data informs; the others keep their bits."""
