@@ -32,6 +32,9 @@ SHAPES = {
     "a coreset": ("permuted-digits", "vcl-random", f"hidden=100 {CORESET} {SPLIT}", 300, 28),
     "a coreset by head": ("split-digits", "vcl-random", f"hidden=100 {CORESET} {SPLIT}", 1000, 16),
     "all data": ("split-digits", "batch-vi", f"hidden=100 batch=none {SPLIT}", 1000, 16),
+    "factors": ("split-digits", "lp-kron", "hidden=100 batch=64 epochs=1 tasks=2 seeds=2", 500, 28),
+    "factors of a narrow input": ("split-digits", "lp-kron", "hidden=400,400 epochs=1 tasks=2 seeds=3", 500, 8),
+    "factors by a variational fit": ("split-digits", "vcl-kron", f"hidden=100 batch=64 {SPLIT}", 500, 28),
     "a point": ("split-digits", "mle", "hidden=300,300 batch=64 epochs=1 tasks=2 seeds=2", 500, 28),
     "a quadratic": ("split-digits", "ewc", "hidden=300,300 batch=64 epochs=1 tasks=2 seeds=2", 500, 28),
 }

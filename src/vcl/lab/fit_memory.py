@@ -23,7 +23,7 @@ from vcl.ops.layer_weights import Block
 PENALTY = 6
 """Values per parameter of a quadratic penalty: centre, precision, weight, start, and temporaries of its gradient."""
 
-FACTORS = 12
+FACTORS = 16
 """Copies of a layer's A and G at once: old, new, of this task and of its last round, with eigenvectors in double."""
 
 GENERAL = 4
