@@ -29,24 +29,24 @@ TRIAL = 5
 """Timed steps for each kind of fit, after as many untimed ones."""
 
 
-def ascent_of(project: Any) -> Ascent | None:
-    """The ascent of a projection, or of the one that it wraps; None where there is none."""
+def ascents_of(project: Any) -> list[Ascent]:
+    """The ascents of a projection and of those that it wraps; each is one stage of its fits."""
+    if isinstance(project, Ascent):
+        return [project]
     if not is_dataclass(project) or isinstance(project, type):
-        return None
-    values = [getattr(project, field.name) for field in fields(project)]
-    own = next((value for value in values if isinstance(value, Ascent)), None)
-    return own or next((found for value in values if (found := ascent_of(value))), None)
+        return []
+    return [found for field in fields(project) for found in ascents_of(getattr(project, field.name))]
 
 
 def with_ascent(project: Any, ascent: Ascent) -> Any:
-    """The same projection with another ascent, where :func:`ascent_of` finds one."""
-    for field in fields(project):
-        value = getattr(project, field.name)
-        if isinstance(value, Ascent):
-            return replace(project, **{field.name: ascent})
-        if ascent_of(value) is not None:
-            return replace(project, **{field.name: with_ascent(value, ascent)})
-    return project
+    """The same projection with another ascent in every stage."""
+    if isinstance(project, Ascent):
+        return ascent
+    if not ascents_of(project):
+        return project
+    return replace(
+        project, **{f.name: with_ascent(getattr(project, f.name), ascent) for f in fields(project) if f.init}
+    )
 
 
 class PlannedFit(NamedTuple):
@@ -59,7 +59,7 @@ class PlannedFit(NamedTuple):
     @property
     def ascent(self) -> Ascent | None:
         """The steps of an optimiser that it takes, also where a projection wraps another."""
-        return ascent_of(self.project)
+        return next(iter(ascents_of(self.project)), None)
 
     @property
     def climbs(self) -> bool:
@@ -79,9 +79,14 @@ class PlannedFit(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Steps in all epochs."""
-        epochs = 1 if self.ascent is None else self.ascent.epochs
-        return epochs * -(-self.examples // self.batch)
+        """Steps in all epochs of all stages."""
+        epochs = sum(stage.epochs for stage in ascents_of(self.project)) if self.climbs else 1
+        return epochs * self.batches
+
+    @property
+    def batches(self) -> int:
+        """Steps of one epoch."""
+        return -(-self.examples // self.batch)
 
 
 class Estimate(NamedTuple):
@@ -171,33 +176,47 @@ def _one(plan: Plan, entry: MethodEntry, data: Arrays | None) -> Estimate:
     # Assumes that the other tasks are about as large as the first.
     planned = fits(plan.build(entry), [task.train.size] * stream.size)
     kinds = {fit.kind: fit for fit in planned}
-    cost = {kind: _step_seconds(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
-    seconds = sum(cost[fit.kind] * fit.steps for fit in planned)
+    cost = {kind: _measured(fit, task, model, Rng(seeds)) for kind, fit in kinds.items()}
+    seconds = sum(cost[fit.kind].step * fit.steps + cost[fit.kind].once * fit.batches for fit in planned)
     held = gigabytes(plan, entry, look(plan, data), len(plan.grid.get(entry.name, (None,))))
     return Estimate(entry.name, sum(fit.steps for fit in planned), seconds, held, engine_of(plan, entry, data))
 
 
-def _step_seconds(fit: PlannedFit, task: Task, model: Model, rng: Rng) -> float:
-    """Seconds per step, from a few steps: in one epoch if it has several steps, else one per epoch, as in the fit."""
+class Cost(NamedTuple):
+    """Seconds of one step, and of what a fit does once with each batch, such as taking its curvature."""
+
+    step: float
+    once: float
+
+
+def _measured(fit: PlannedFit, task: Task, model: Model, rng: Rng) -> Cost:
+    """From a few real steps: more epochs of the same batches cost steps alone, and more batches both."""
     prior, runs = model.prior(task.heads), len(rng.seeds)
     q = fit.project.initial(prior.to(task.train.x.device).expand(runs))
     if not fit.first:
         q = q._replace(mean=q.mean + 1e-3)  # no longer at the prior
     several = fit.examples > fit.batch
 
-    def timed(steps: int) -> float:
-        size = fit.batch * (steps if several or not fit.climbs else 1)
-        index = torch.arange(size).remainder(task.train.size).expand(runs, -1)
+    def timed(batches: int, epochs: int) -> float:
+        index = torch.arange(fit.batch * batches).remainder(task.train.size).expand(runs, -1)
         project: Projection[Any] = fit.project
         if fit.ascent is not None:
-            project = with_ascent(project, replace(fit.ascent, epochs=1 if several else steps, batch=fit.batch))
+            project = with_ascent(project, replace(fit.ascent, epochs=epochs, batch=fit.batch))
         target = Target(q, model, task.train.take(index), prior)
         began = perf_counter()
         project(target, rng.at("trial"))
         return perf_counter() - began
 
-    timed(1)
-    return max(timed(2 * TRIAL) - timed(TRIAL), 1e-6) / TRIAL
+    stages, first = max(1, len(ascents_of(fit.project))), TRIAL if several or not fit.climbs else 1
+    timed(1, 1)
+    short = timed(first, 1)
+    if not fit.climbs:
+        return Cost(max(timed(2 * first, 1) - short, 1e-6) / first, 0.0)
+    more = TRIAL if first == 1 else 2
+    step = max(timed(first, 1 + more) - short, 1e-6) / (more * first * stages)
+    if not several:
+        return Cost(step, max(short - stages * step, 0.0))
+    return Cost(step, max((timed(2 * first, 1) - short) / first - stages * step, 0.0))
 
 
 def _span(seconds: float) -> str:
