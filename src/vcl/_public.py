@@ -10,6 +10,8 @@ from vcl.fitting.natural_gradient import NaturalGradient as NaturalGradient
 from vcl.learner.checkpoint import from_bytes as from_bytes
 from vcl.learner.checkpoint import to_bytes as to_bytes
 from vcl.learner.classifier import GenerativeClassifier as GenerativeClassifier
+from vcl.learner.continual_classifier import ContinualClassifier as ContinualClassifier
+from vcl.learner.continual_regressor import ContinualRegressor as ContinualRegressor
 from vcl.learner.generative import GenerativeLearner as GenerativeLearner
 from vcl.models.likelihoods import Categorical as Categorical
 from vcl.models.likelihoods import Normal as Normal

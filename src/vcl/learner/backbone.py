@@ -1,0 +1,157 @@
+"""A user's network as vcl needs it: a frozen part computed once, and a Network with a posterior over the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vcl.errors import VclError, unknown
+from vcl.models.adapters import with_adapters
+from vcl.models.fixed import digest
+from vcl.models.likelihoods import Likelihood
+from vcl.models.network import Network
+from vcl.models.prefix import Prefix, split_prefix
+from vcl.models.selection import Posterior, select_posterior
+from vcl.models.split_head import split_head
+from vcl.ops.rows import own_input
+
+Ending = Literal["new", "own"]
+ENDINGS: tuple[Ending, ...] = ("new", "own")
+
+PriorMean = Literal["zero", "net"]
+PRIOR_MEANS: tuple[PriorMean, ...] = ("zero", "net")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a network is used. ``head="new"`` takes it as a trunk, ``"own"`` takes its last layer as the shared head."""
+
+    head: Ending = "new"
+    posterior: Posterior = "all"
+    adapters: int | None = None
+    prior_var: float = 1.0
+    prior_mean: PriorMean = "zero"
+
+    def check(self) -> None:
+        """Raise VclError unless every value is valid."""
+        if self.head not in ENDINGS:
+            raise unknown("head", str(self.head), ENDINGS)
+        if self.prior_mean not in PRIOR_MEANS:
+            raise unknown("prior_mean", str(self.prior_mean), PRIOR_MEANS)
+        if self.adapters is not None and (isinstance(self.adapters, bool) or self.adapters < 1):
+            raise VclError(f"adapters is {self.adapters!r}; give their rank, a whole number from 1, or None.")
+        if self.adapters is not None and self.posterior != "all":
+            raise VclError(
+                "adapters have the posterior, and everything else is frozen, so posterior cannot be given too; leave "
+                "out one of them."
+            )
+        if not self.prior_var > 0:
+            raise VclError(f"prior_var is {self.prior_var!r}; a variance must be above 0.")
+
+
+class Backbone(NamedTuple):
+    """The parts of a network, without a likelihood."""
+
+    prefix: Prefix | None
+    trunk: nn.Module
+    frozen: tuple[str, ...]
+    features: int
+    own_head: tuple[Tensor, Tensor] | None
+    """Weight and bias of the network's own last layer, where that is the head."""
+    shape: Shape
+    note: str
+
+    def network(self, likelihood: Likelihood, start: Mapping[str, Tensor] | None = None) -> Network:
+        """The model. ``start`` has saved values of the trunk, in the place of the module's own."""
+        if start is not None:
+            with torch.no_grad():
+                for name, value in self.trunk.named_parameters():
+                    if name in start:
+                        value.copy_(start[name])
+        head_start = {} if self.own_head is None else {HEAD: self.own_head}
+        return Network(
+            self.trunk, self.features, likelihood, self.shape.prior_var, frozen=self.frozen, start="module",
+            head_start=head_start, prior_mean="module" if self.shape.prior_mean == "net" else "zero",
+        )  # fmt: skip
+
+    def start(self) -> dict[str, Tensor]:
+        """The values of the trunk that are not frozen, where a first fit starts."""
+        return {name: value.detach().cpu() for name, value in self.trunk.named_parameters() if name not in self.frozen}
+
+    def digests(self) -> dict[str, str]:
+        """A checksum of each frozen parameter of the trunk, and one of the whole prefix."""
+        values = dict(self.trunk.named_parameters())
+        found = {name: digest({name: values[name]}) for name in self.frozen}
+        return found if self.prefix is None else {**found, PREFIX: self.prefix.digest()}
+
+    def inputs(self, x: Tensor, like: Tensor) -> Tensor:
+        """What the trunk takes: features of the frozen part, or x itself."""
+        return x if self.prefix is None else self.prefix.features(x, like)
+
+
+HEAD = "all"
+"""The name of the shared head."""
+
+PREFIX = "the frozen part"
+
+
+def backbone(net: nn.Module, example: Tensor, shape: Shape, seed: int = 0) -> Backbone:
+    """``net`` prepared for inputs like ``example`` [N, ...]; ``net`` itself is not changed."""
+    shape.check()
+    own, name = None, None
+    if shape.head == "own":
+        whole = split_head(net, example)
+        trunk, own, name = whole.trunk, (whole.weight, whole.bias), whole.name
+    else:
+        trunk = net
+    if shape.adapters is not None:
+        trunk = with_adapters(trunk, shape.adapters, WITH_ALL, seed)
+    posterior: Posterior = "trainable" if shape.adapters is not None else shape.posterior
+    chosen = select_posterior(trunk, posterior, name or HEAD)
+    width = features(trunk, example)
+    trunk = trunk if width.flat else nn.Sequential(trunk, nn.Flatten())
+    frozen = chosen.frozen if width.flat else tuple(f"0.{each}" for each in chosen.frozen)
+    prefix, rest, left = split_prefix(trunk, frozen)
+    return Backbone(prefix, rest, left, width.count, own, shape, str(chosen) if chosen.frozen else "")
+
+
+WITH_ALL: Sequence[str] = ("*",)
+"""Adapters on every linear layer: the head that follows is not part of the trunk."""
+
+
+class Width(NamedTuple):
+    """The values per example that a trunk gives, and whether as one row."""
+
+    count: int
+    flat: bool
+
+
+@torch.no_grad()
+def features(trunk: nn.Module, example: Tensor) -> Width:
+    """The width of the trunk's features for one example."""
+    mode = {part: part.training for part in trunk.modules()}
+    like = next((value for value in trunk.parameters() if value.is_floating_point()), None)
+    x = own_input(example[:1])
+    if like is not None:
+        x = x.to(like.device, like.dtype) if x.is_floating_point() else x.to(like.device)
+    try:
+        found = trunk.eval()(x)
+    except Exception as error:  # Code of users may raise anything.
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise VclError(
+            f"the network does not take inputs of shape {tuple(example.shape[1:])} and dtype {example.dtype}: {said}"
+        ) from error
+    finally:
+        for part, training in mode.items():
+            part.training = training
+    if not isinstance(found, Tensor) or found.dim() < 2 or len(found) != 1:
+        what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
+        raise VclError(
+            f"for one example the network returns a value of {what}; give one that returns features [N, F] or logits "
+            "[N, classes] for N examples."
+        )
+    return Width(found[0].numel(), found.dim() == 2)

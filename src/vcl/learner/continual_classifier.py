@@ -1,0 +1,217 @@
+"""A classifier that keeps learning: own network, own data, calibrated uncertainty."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vcl.errors import VclError
+from vcl.learner import folder
+from vcl.learner.backbone import Ending, PriorMean, Shape
+from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings, Step
+from vcl.learner.defaults import Effort, MethodName
+from vcl.learner.export import exported, samples
+from vcl.learner.labels import Classes, Label, labels
+from vcl.learner.record import Watch
+from vcl.learner.scaling import Standardize
+from vcl.models.likelihoods import Categorical
+from vcl.models.selection import Posterior
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict, predict_draws
+from vcl.predicting.uncertainty import decompose
+from vcl.recursion import Method
+
+DRAWS = 50
+"""Draws of the weights in a prediction."""
+
+
+class Uncertainty(NamedTuple):
+    """How unsure the classifier is of each example [N], in nats: total = aleatoric + epistemic."""
+
+    total: np.ndarray
+    """The entropy of the prediction."""
+    aleatoric: np.ndarray
+    """What more data would not remove: classes that overlap."""
+    epistemic: np.ndarray
+    """What more data would remove: the mutual information of label and weights."""
+
+
+@final
+class ContinualClassifier(ContinualLearner):
+    """p(y | x, D_{1:t}) from any ``nn.Module``, updated by one set of data after another.
+
+    ``net`` gives features, over which heads are added; with ``head="own"`` its last layer is the one shared head. Its
+    values are where the first fit starts, so it may be trained; it is not changed. ``posterior`` says which parameters
+    have a posterior ("all", "head", or names and patterns); the others are frozen, and what they give is computed once
+    an update. ``adapters=8`` freezes the network and adds low-rank adapters of that rank to its linear layers.
+
+    Updates with a name (``task=``) have a head of their own, others share one. ``heads="shared"`` gives named tasks one
+    head too. A class that is new grows its head, unless ``classes`` fixes them. All else has defaults from the data.
+    """
+
+    KIND = "classifier"
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        method: MethodName = "structured",
+        head: Ending = "new",
+        heads: Heads = "auto",
+        posterior: Posterior = "all",
+        adapters: int | None = None,
+        classes: list[Label] | None = None,
+        memory: int = 0,
+        prior_var: float = 1.0,
+        prior_mean: PriorMean = "zero",
+        epochs: int | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        draws: int | None = None,
+        standardize: Standardize = "auto",
+        forgettable: bool = False,
+        device: torch.device | str = "auto",
+        seed: int = 0,
+        verbose: int = 1,
+    ) -> None:
+        shape, effort = Shape(head, posterior, adapters, prior_var, prior_mean), Effort(epochs, batch, lr, draws)
+        extra = {"classes": None if classes is None else list(classes)}
+        settings = Settings(method, shape, effort, heads, memory, standardize, forgettable, seed, extra)
+        super().__init__(net, settings, device, verbose)
+        if classes is not None and len(set(classes)) != len(list(classes)):
+            raise VclError(f"classes are {list(classes)}, with one of them twice; give each once.")
+        if classes is not None and len(list(classes)) < 2:
+            raise VclError(f"classes are {list(classes)}; give at least two.")
+
+    def _read(self, y: Any, count: int) -> np.ndarray:
+        return labels(y, count)
+
+    def _outputs(self, y: np.ndarray, known: Classes | None) -> tuple[Classes, Tensor, int]:
+        fixed = self.settings.extra["classes"]
+        own = self._part().own_head
+        if known is None:
+            known = Classes(()) if fixed is None else Classes(tuple(fixed))
+        if fixed is None:
+            known = known.grown(y)
+        if own is not None and fixed is None:
+            known = self._own_classes(known, len(own[1]))
+        return known, known.positions(y, "y"), max(2, len(known.labels))
+
+    def _own_classes(self, known: Classes, units: int) -> Classes:
+        """The classes of a network's own last layer: its outputs are the classes 0, 1, ... unless they are named."""
+        if all(isinstance(label, int) and not isinstance(label, bool) for label in known.labels):
+            rest = [label for label in known.labels if not 0 <= int(label) < units]
+            return Classes((*range(units), *rest))
+        raise VclError(
+            f"the last layer of the network has {units} outputs, and the labels are {known.array().tolist()[:8]}; say "
+            f"which output is which, as in classes=[...] with {units} labels in their order."
+        )
+
+    def _likelihood(self) -> Categorical:
+        return Categorical()
+
+    def _fit(self, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
+        return Fitted(self._step(step, self._model(), method, rng, watch), None)
+
+    def _stored_outputs(self, outputs: Classes) -> list[Label]:
+        return list(outputs.labels)
+
+    def _loaded_outputs(self, given: list[Label]) -> Classes:
+        return Classes(tuple(given))
+
+    # Predictions.
+
+    def classes(self, task: str | None = None) -> tuple[Label, ...]:
+        """The classes in the order of the columns of :meth:`predict_proba`: of a task's head, or of all heads."""
+        known = self._knows()
+        heads = list(dict.fromkeys(record.head for record in known.tasks.values()))
+        if task is not None:
+            heads = [self._head_of(task)]
+        return tuple(dict.fromkeys(label for head in heads for label in known.outputs[head].labels))
+
+    def predict_proba(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
+        """p(y | x) [N, C], averaged over draws of the weights; the columns are :meth:`classes`.
+
+        With heads of their own for several tasks and no ``task``, each example gets the head that is surest of it (see
+        :meth:`infer_task`), and its probabilities have 0 for the classes of other heads.
+        """
+        heads = self._heads()
+        if task is not None or len(heads) == 1:
+            head = self._head_of(task)
+            return self._proba(self._rows(x), head, draws)
+        rows = self._rows(x)
+        each = [self._proba(rows, head, draws) for head in heads]
+        best = np.argmin([_entropy(p) for p in each], axis=0)
+        every, known = self.classes(), self._knows()
+        found = np.zeros((len(best), len(every)))
+        for place, (head, p) in enumerate(zip(heads, each, strict=True)):
+            columns = [every.index(label) for label in known.outputs[head].labels]
+            mine = best == place
+            found[np.ix_(mine, columns)] = p[mine][:, : len(columns)]
+        return found
+
+    def predict(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
+        """The most probable label of each example [N], as it was given in updates."""
+        best = self.predict_proba(x, task, draws).argmax(1)
+        return np.array(self.classes(task))[best]
+
+    def infer_task(self, x: Any, draws: int = DRAWS) -> np.ndarray:
+        """The task whose head is surest of each example [N]: the one of the smallest predictive entropy."""
+        heads, rows = self._heads(), self._rows(x)
+        return np.array(heads)[np.argmin([_entropy(self._proba(rows, head, draws)) for head in heads], axis=0)]
+
+    def uncertainty(self, x: Any, task: str | None = None, draws: int = DRAWS) -> Uncertainty:
+        """How unsure the prediction of each example is, and why; inputs from no known task have large values."""
+        drawn = torch.from_numpy(self.predict_draws(x, task, draws)).unsqueeze(0)
+        return Uncertainty(*(part[0].numpy() for part in decompose(drawn)))
+
+    def predict_draws(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
+        """p(y | x, theta_s) of each draw of the weights [S, N, C]; :meth:`predict_proba` is about their mean."""
+        rows, head, known = self._rows(x), self._head_of(task), self._knows()
+        belief = known.state.predictive[head]
+        found = predict_draws(belief, self._model(), rows, head, self._rng("predict"), draws)
+        return found[0].cpu().numpy()
+
+    def _heads(self) -> list[str]:
+        return list(dict.fromkeys(record.head for record in self._knows().tasks.values()))
+
+    def _proba(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
+        belief = self._knows().state.predictive[head]
+        found = predict(belief, self._model(), rows, head, self._rng("predict"), draws)
+        return found[0].double().cpu().numpy()
+
+    # What it is.
+
+    def export(self, task: str | None = None) -> nn.Module:
+        """A plain module from inputs to logits at the posterior's mean, for ``torch.export`` and the like."""
+        return exported(self._knows(), self._part(), self._head_of(task), None)
+
+    def sample_posterior(self, n: int, task: str | None = None) -> list[dict[str, Tensor]]:
+        """``n`` draws of the weights, as state dicts of the module that :meth:`export` gives."""
+        return samples(self._knows(), self._part(), self._head_of(task), None, n, self._rng("sample"))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        net: nn.Module,
+        device: torch.device | str = "auto",
+        verbose: int = 1,
+    ) -> Self:
+        """The learner that :meth:`save` wrote, which goes on as the saved one would; give the same network."""
+        content = folder.read(path, cls.KIND)
+        learner = cls(net, device=device, verbose=verbose)
+        learner.settings = Settings.from_described(content.about["settings"])
+        return learner._load(content, path)
+
+
+def _entropy(p: np.ndarray) -> np.ndarray:
+    """H(p) of each row, as a share of that of as many classes that are alike."""
+    entropy = -(p * np.log(np.clip(p, 1e-30, None))).sum(1)
+    return np.asarray(entropy / np.log(max(2, p.shape[1])))
+
+

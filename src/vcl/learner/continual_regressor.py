@@ -1,0 +1,284 @@
+"""A regressor that keeps learning: mean, deviation, intervals and draws for numbers and for counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vcl.data import dataset
+from vcl.errors import VclError, unknown
+from vcl.fitting.learned_noise import NoiseBelief, expected_squares
+from vcl.learner import folder
+from vcl.learner.backbone import Ending, PriorMean, Shape
+from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings, Step
+from vcl.learner.defaults import Effort, MethodName, build
+from vcl.learner.export import exported, samples
+from vcl.learner.record import Watch
+from vcl.learner.scaling import Scaling, Standardize, of_targets
+from vcl.models.likelihoods import HeteroscedasticNormal, Likelihood, Normal, Poisson
+from vcl.models.selection import Posterior
+from vcl.ops.rng import Rng
+from vcl.predicting.prediction import predict_outputs
+from vcl.predicting.uncertainty import intervals, sample_targets, variances
+from vcl.recursion import Method
+
+Family = Literal["normal", "poisson"]
+FAMILIES: tuple[Family, ...] = ("normal", "poisson")
+Noise = Literal["learned", "heteroscedastic"] | float | Sequence[float]
+
+DRAWS = 100
+"""Draws of the weights in a prediction."""
+
+ROUNDS = 3
+"""Fits of an update in which the noise is learned: all but the last take a third of the epochs."""
+
+FIRST_NOISE = 0.3
+"""The noise that the first fit assumes, in standard deviations of the targets; it weighs as much as one example."""
+
+
+class Targets(NamedTuple):
+    """The targets of a head: their scaling (none for counts), and their number, None for a vector [N]."""
+
+    scaling: Scaling | None
+    columns: int | None
+
+    def __str__(self) -> str:
+        return "one target" if self.columns is None else f"{self.columns} targets"
+
+
+class Spread(NamedTuple):
+    """Predictive variances [N] or [N, C], in the squared units of the targets: total = aleatoric + epistemic."""
+
+    total: np.ndarray
+    aleatoric: np.ndarray
+    """The noise, on average over the weights."""
+    epistemic: np.ndarray
+    """What more data would remove."""
+
+
+@final
+class ContinualRegressor(ContinualLearner):
+    """p(y | x, D_{1:t}) of numbers or counts, from any ``nn.Module``, updated by one set of data after another.
+
+    ``noise`` is "learned" (one deviation for each target, a belief of its own that is carried from update to update),
+    "heteroscedastic" (a function of the input), or given in the units of the targets. ``likelihood="poisson"`` is for
+    counts. All else is as in :class:`vcl.ContinualClassifier`.
+    """
+
+    KIND = "regressor"
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        noise: Noise = "learned",
+        likelihood: Family = "normal",
+        method: MethodName = "structured",
+        head: Ending = "new",
+        heads: Heads = "auto",
+        posterior: Posterior = "all",
+        adapters: int | None = None,
+        memory: int = 0,
+        prior_var: float = 1.0,
+        prior_mean: PriorMean = "zero",
+        epochs: int | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        draws: int | None = None,
+        standardize: Standardize = "auto",
+        forgettable: bool = False,
+        device: torch.device | str = "auto",
+        seed: int = 0,
+        verbose: int = 1,
+    ) -> None:
+        shape, effort = Shape(head, posterior, adapters, prior_var, prior_mean), Effort(epochs, batch, lr, draws)
+        extra = {"noise": _checked_noise(noise, likelihood), "likelihood": likelihood}
+        settings = Settings(method, shape, effort, heads, memory, standardize, forgettable, seed, extra)
+        super().__init__(net, settings, device, verbose)
+
+    def _read(self, y: Any, count: int) -> np.ndarray:
+        found = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+        if found.dtype.kind not in "iufb" or found.ndim not in (1, 2) or len(found) != count:
+            raise VclError(
+                f"y has shape {found.shape} and dtype {found.dtype} for {count} examples; give numbers, [N] or [N, C]."
+            )
+        found = found.astype(np.float64)
+        bad = np.flatnonzero(~np.isfinite(found).reshape(count, -1).all(1))
+        if len(bad):
+            shown = ", ".join(map(str, bad[:8])) + (f" and {len(bad) - 8} more" if len(bad) > 8 else "")
+            raise VclError(f"y has NaN or infinite values in the rows {shown}; drop those rows.")
+        return found
+
+    def _outputs(self, y: np.ndarray, known: Targets | None) -> tuple[Targets, Tensor, int]:
+        columns = None if y.ndim == 1 else y.shape[1]
+        targets = torch.from_numpy(y)
+        if known is None:
+            known = Targets(None if self.settings.extra["likelihood"] == "poisson" else of_targets(targets), columns)
+        if columns != known.columns:
+            raise VclError(f"y has {columns or 1} columns of shape {y.shape}, and the first update had {known}; give the same.")
+        scaled = targets if known.scaling is None else known.scaling(targets)
+        units = self._family(known).units(columns or 1)
+        own = self._part().own_head
+        if own is not None and len(own[1]) != units:
+            raise VclError(
+                f"the last layer of the network has {len(own[1])} outputs, and {known} of this likelihood need {units}; "
+                "change the layer, or leave out head='own'."
+            )
+        return known, scaled.float(), units
+
+    def _family(self, targets: Targets, noise: NoiseBelief | None = None) -> Normal | HeteroscedasticNormal | Poisson:
+        """p(y | f) of scaled targets."""
+        extra = self.settings.extra
+        if extra["likelihood"] == "poisson":
+            return Poisson()
+        if extra["noise"] == "heteroscedastic":
+            return HeteroscedasticNormal()
+        if extra["noise"] == "learned":
+            return Normal(FIRST_NOISE if noise is None else noise.of_run(0))
+        assert targets.scaling is not None
+        given = torch.as_tensor(extra["noise"], dtype=torch.float64).reshape(-1)
+        width = targets.scaling.width.reshape(-1)
+        if len(given) not in (1, len(width)):
+            raise VclError(f"noise has {len(given)} values for {targets}; give one, or one for each.")
+        return Normal(tuple((given / width).tolist()))
+
+    def _likelihood(self) -> Likelihood:
+        if self.settings.extra["likelihood"] == "poisson":
+            return Poisson()
+        return HeteroscedasticNormal() if self.settings.extra["noise"] == "heteroscedastic" else Normal()
+
+    def _fit(self, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
+        noises: Mapping[str, NoiseBelief] = step.noise or {}
+        before = noises.get(step.head, NoiseBelief.prior(step.outputs.columns or 1, noise=FIRST_NOISE))
+        if self.settings.extra["likelihood"] == "poisson" or self.settings.extra["noise"] != "learned":
+            return Fitted(self._step(step, self._model(self._family(step.outputs)), method, rng, watch), step.noise)
+        # Coordinate ascent on q(theta) q(tau): a fit given the noise, then the noise given the fit.
+        now, data = before, dataset(step.x, step.y, step.task, step.head)
+        effort, settings, examples = self.settings.effort, self.settings, len(step.y)
+        brief = replace(effort, epochs=max(1, effort.ascent(examples).epochs // 3))
+        quick = build(settings.method, brief, examples, settings.memory)
+        state = step.before
+        for number in range(1, ROUNDS + 1):
+            model = self._model(self._family(step.outputs, now))
+            state = self._step(step, model, method if number == ROUNDS else quick, rng, watch)
+            squares = expected_squares(state.propagated, model, data, rng.at("noise", number))
+            now = before.update(squares, examples)
+        return Fitted(state, {**noises, step.head: now})
+
+    def _stored_outputs(self, outputs: Targets) -> dict[str, Any]:
+        scaling = outputs.scaling
+        values = None if scaling is None else [scaling.centre.tolist(), scaling.width.tolist()]
+        return {"scaling": values, "columns": outputs.columns}
+
+    def _loaded_outputs(self, given: Mapping[str, Any]) -> Targets:
+        values = given["scaling"]
+        tensors = None if values is None else Scaling(*(torch.tensor(each, dtype=torch.float64) for each in values))
+        return Targets(tensors, given["columns"])
+
+    # Predictions.
+
+    def predict(
+        self, x: Any, task: str | None = None, return_std: bool = False, draws: int = DRAWS
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """The predictive mean [N] or [N, C]; with ``return_std`` the predictive standard deviation too."""
+        head, outputs, likelihood = self._outputs_of(x, task, draws)
+        found = variances(likelihood, outputs)
+        mean = self._in_units(found.mean[0], head)
+        return (mean, np.sqrt(self._squared(found.total[0], head))) if return_std else mean
+
+    def uncertainty(self, x: Any, task: str | None = None, draws: int = DRAWS) -> Spread:
+        """The variance of the prediction of each example and its parts."""
+        head, outputs, likelihood = self._outputs_of(x, task, draws)
+        found = variances(likelihood, outputs)
+        return Spread(*(self._squared(part[0], head) for part in (found.total, found.aleatoric, found.epistemic)))
+
+    def intervals(
+        self, x: Any, level: float = 0.9, task: str | None = None, draws: int = DRAWS
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper bounds of the central interval that holds y with probability ``level``."""
+        head, outputs, likelihood = self._outputs_of(x, task, draws)
+        lower, upper = intervals(likelihood, outputs, level)
+        return self._in_units(lower[0], head), self._in_units(upper[0], head)
+
+    def predict_draws(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
+        """Draws of y from its predictive distribution: [S, N] or [S, N, C]."""
+        head, outputs, likelihood = self._outputs_of(x, task, draws)
+        return self._in_units(sample_targets(likelihood, outputs, self._rng("targets"))[0], head)
+
+    def _outputs_of(self, x: Any, task: str | None, draws: int) -> tuple[str, Tensor, Any]:
+        head, rows, known = self._head_of(task), self._rows(x), self._knows()
+        noise = (known.noise or {}).get(head)
+        likelihood = self._family(known.outputs[head], noise)
+        belief = known.state.predictive[head]
+        found = predict_outputs(belief, self._model(likelihood), rows, head, self._rng("predict"), draws)
+        return head, found.cpu(), likelihood
+
+    def _in_units(self, values: Tensor, head: str) -> np.ndarray:
+        """Scaled values [..., C] in the units of the targets, [...] for targets [N]."""
+        targets: Targets = self._knows().outputs[head]
+        values = values.double()
+        if targets.columns is None:
+            values = values.squeeze(-1)
+        return (values if targets.scaling is None else targets.scaling.inverse(values)).numpy()
+
+    def _squared(self, values: Tensor, head: str) -> np.ndarray:
+        """Scaled variances [..., C] in the squared units of the targets."""
+        targets: Targets = self._knows().outputs[head]
+        values = values.double()
+        if targets.columns is None:
+            values = values.squeeze(-1)
+        return (values if targets.scaling is None else values * targets.scaling.width.square()).numpy()
+
+    # What it is.
+
+    def export(self, task: str | None = None) -> nn.Module:
+        """A plain module from inputs to outputs at the posterior's mean: the mean of y in its units.
+
+        Of a Poisson likelihood it gives log rates, of heteroscedastic noise means and log deviations of scaled targets.
+        """
+        head = self._head_of(task)
+        return exported(self._knows(), self._part(), head, self._rescaling(head))
+
+    def sample_posterior(self, n: int, task: str | None = None) -> list[dict[str, Tensor]]:
+        """``n`` draws of the weights, as state dicts of the module that :meth:`export` gives."""
+        head = self._head_of(task)
+        return samples(self._knows(), self._part(), head, self._rescaling(head), n, self._rng("sample"))
+
+    def _rescaling(self, head: str) -> Scaling | None:
+        plain = self.settings.extra["noise"] != "heteroscedastic"
+        scaling: Scaling | None = self._knows().outputs[head].scaling
+        return scaling if plain else None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        net: nn.Module,
+        device: torch.device | str = "auto",
+        verbose: int = 1,
+    ) -> Self:
+        """The learner that :meth:`save` wrote, which goes on as the saved one would; give the same network."""
+        content = folder.read(path, cls.KIND)
+        learner = cls(net, device=device, verbose=verbose)
+        learner.settings = Settings.from_described(content.about["settings"])
+        return learner._load(content, path)
+
+
+def _checked_noise(noise: Noise, likelihood: Family) -> Any:
+    """The noise as a word, a number or a list; VclError for anything else."""
+    if likelihood not in FAMILIES:
+        raise unknown("likelihood", str(likelihood), FAMILIES)
+    if isinstance(noise, str):
+        if noise not in ("learned", "heteroscedastic"):
+            raise VclError(f"noise is {noise!r}; give 'learned', 'heteroscedastic', or deviations in units of y.")
+        return noise
+    values = [noise] if isinstance(noise, int | float) else list(noise)
+    if not values or not all(0 < value < float("inf") for value in values):
+        raise VclError(f"noise is {noise!r}; give deviations that are finite and above 0.")
+    return values

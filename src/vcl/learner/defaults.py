@@ -1,0 +1,73 @@
+"""Settings that follow from the size of the data, so that none has to be chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+from typing import Any, Literal, get_args
+
+from vcl.coresets import CoresetRule, Nothing, RandomK
+from vcl.errors import VclError, unknown
+from vcl.fitting.loop import Ascent
+from vcl.fitting.natural_gradient import NaturalGradient
+from vcl.projections.kronecker import KroneckerLaplace
+from vcl.projections.kronecker_variational import KroneckerVariational
+from vcl.projections.vi import VariationalKL
+from vcl.recursion import Method
+
+MethodName = Literal["structured", "mean-field", "laplace"]
+METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
+
+STEPS = 2000
+"""The steps of a fit, about."""
+
+LEAST_EPOCHS, MOST_EPOCHS = 5, 300
+SMALLEST_BATCH, LARGEST_BATCH = 16, 256
+BATCHES = 30
+"""An epoch has about this many steps, within the limits of a batch."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how a fit runs; what is None follows from the number of examples."""
+
+    epochs: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+    draws: int | None = None
+
+    def check(self) -> None:
+        """Raise VclError unless every given value is valid."""
+        for name in ("epochs", "batch", "draws"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise VclError(f"{name} is {value!r}; give a whole number from 1, or None for the default.")
+        if self.lr is not None and not 0 < self.lr < float("inf"):
+            raise VclError(f"lr is {self.lr!r}; give a finite number above 0, or None for the default.")
+
+    def ascent(self, examples: int) -> Ascent:
+        """About 2000 steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 300 epochs."""
+        part = 2 ** round(log2(max(1.0, examples / BATCHES)))
+        batch = self.batch or min(examples, max(SMALLEST_BATCH, min(LARGEST_BATCH, part)))
+        steps = -(-examples // batch)
+        epochs = self.epochs or max(LEAST_EPOCHS, min(MOST_EPOCHS, -(-STEPS // steps)))
+        return Ascent(epochs, batch, self.lr or 3e-3, "cosine")
+
+
+def build(name: MethodName, effort: Effort, examples: int, memory: int) -> Method[Any]:
+    """The method for an update of so many examples.
+
+    structured   VCL with Kronecker factors, by one local draw a step; a layer without a rule has a diagonal
+    mean-field   VCL with independent weights, by natural gradients; the one that can forget
+    laplace      Laplace propagation with Kronecker factors: the fastest; predicts at the mode
+    """
+    if name not in METHOD_NAMES:
+        raise unknown("method", str(name), METHOD_NAMES)
+    how, draws = effort.ascent(examples), effort.draws or 1
+    rule: CoresetRule = RandomK(min(memory, examples)) if memory else Nothing()
+    laplace = KroneckerLaplace(how)
+    if name == "laplace":
+        return Method(laplace, rule)
+    if name == "mean-field":
+        return Method(VariationalKL(how, draws, "local", natural=NaturalGradient(), ml_start=False), rule)
+    return Method(KroneckerVariational(laplace, how, draws), rule)

@@ -1,0 +1,119 @@
+"""A learner as a folder: files that are named by their content, and a manifest that is written last.
+
+    learner.json                    what it is, with the checksum of every other file
+    state-<checksum>.safetensors    the belief, the coreset and the heads
+    arrays-<checksum>.safetensors   scaling, the network's start, what tasks contributed
+
+A save writes new files beside the old ones, replaces the manifest in one step, and then removes the files that it no
+longer names. A crash at any instant leaves the old learner or the new one. No pickle is ever read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from vcl.errors import VclError
+
+MANIFEST = "learner.json"
+FORMAT = 1
+MOST_JSON = 2**26
+"""The most bytes of a manifest that are read."""
+
+
+class Content(NamedTuple):
+    """What a folder holds."""
+
+    about: Mapping[str, Any]
+    state: bytes
+    arrays: Mapping[str, Tensor]
+
+
+def write(path: str | os.PathLike[str], content: Content) -> None:
+    """Write a learner; VclError if the system refuses, and then the folder is as it was."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise VclError(f"{folder} is a file; give a folder to save the learner to.")
+    if folder.is_dir() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
+        raise VclError(f"{folder} holds other files and no learner; give a folder that is new, empty or a learner's.")
+    # safetensors writes the entries of its metadata in any order, so names come from the tensors alone.
+    parts = {"state": content.state, "arrays": save(dict(content.arrays)) if content.arrays else b""}
+    files = {
+        name: {"file": f"{name}-{sha256(data).hexdigest()[:16]}.safetensors", "sha256": sha256(data).hexdigest()}
+        for name, data in parts.items()
+        if data
+    }
+    manifest = json.dumps({"format": FORMAT, **content.about, "files": files}, indent=1, ensure_ascii=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, entry in files.items():
+            _replace(folder / entry["file"], parts[name])
+        _replace(folder / MANIFEST, manifest.encode())
+        kept = {entry["file"] for entry in files.values()}
+        for old in (*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors"), *folder.glob(".*.tmp")):
+            if old.name not in kept:
+                old.unlink(missing_ok=True)
+    except OSError as error:
+        raise VclError(f"cannot write to {folder} ({error.strerror or error}); free space or give another folder.") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file atomically and to the disk; a file that is there with the same content stays."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)  # noqa: PTH105
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | os.PathLike[str], kind: str) -> Content:
+    """The learner of a folder, with every file checked; VclError if it is none, or damaged, or of another kind."""
+    folder = Path(path)
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        raise VclError(f"{folder} is no learner: it has no {MANIFEST}; give the folder that a learner was saved to.")
+    try:
+        if manifest.stat().st_size > MOST_JSON:
+            raise ValueError(f"{MANIFEST} is larger than {MOST_JSON} bytes")
+        about = json.loads(manifest.read_bytes())
+        if not isinstance(about, dict) or not isinstance(about.get("format"), int):
+            raise ValueError("it has no format")
+        if about["format"] > FORMAT:
+            raise VclError(
+                f"{folder} has format {about['format']}, and this version of vcl reads up to {FORMAT}; install a newer "
+                "version of vcl."
+            )
+        if about.get("kind") != kind:
+            raise VclError(f"{folder} holds a {about.get('kind')!r}, not a {kind!r}; load it with that class.")
+        found = {name: _checked(folder, entry) for name, entry in about["files"].items()}
+        arrays = load(found["arrays"]) if "arrays" in found else {}
+        return Content(about, found["state"], arrays)
+    except OSError as error:
+        raise VclError(f"{folder} cannot be read ({error.strerror or error}).") from error
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        said = str(error).partition("\n")[0]
+        raise VclError(f"the learner in {folder} is damaged ({said}); restore it from a copy.") from error
+
+
+def _checked(folder: Path, entry: Mapping[str, Any]) -> bytes:
+    name = entry["file"]
+    if not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"{MANIFEST} names a file {name!r} outside of the folder")
+    data = (folder / name).read_bytes()
+    if sha256(data).hexdigest() != entry["sha256"]:
+        raise ValueError(f"{name} is not what was saved")
+    return data

@@ -1,0 +1,92 @@
+"""What an update did, as values and as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from vcl.beliefs.factors import DiagonalFactor
+from vcl.beliefs.mean_field import MeanField
+from vcl.fitting.health import MANY, still_moving
+from vcl.fitting.loop import Progress
+
+FEW = 4
+"""The layers that a line names, those with the largest KL."""
+
+
+class Update(NamedTuple):
+    """One update: its data, its fit, and what the belief says about it."""
+
+    task: str
+    head: str
+    examples: int
+    seconds: float
+    epochs: int
+    objective: float
+    """The mean objective of the last epoch, per example, in nats."""
+    limited: float | None
+    """The share of log variances that moved as far as the steps allow; None where the fit has no variances."""
+    reach: float
+    kl: Mapping[str, float]
+    """KL(q_t || q_{t-1}) of each tensor or layer, in nats."""
+    lost: float
+    """What the fit to earlier data lost by the belief's own estimate, in nats."""
+    notes: tuple[str, ...]
+
+    def line(self) -> str:
+        """One line for people."""
+        parts = [f"{self.task}: {self.examples} examples, {self.epochs} epochs, {self.seconds:.1f} s"]
+        if self.limited is not None:
+            parts.append("converged" if self.limited < MANY else still_moving(self.limited, self.reach))
+        if self.kl:
+            total = sum(self.kl.values())
+            most = sorted(self.kl.items(), key=lambda each: -each[1])[:FEW]
+            shown = ", ".join(f"{name} {value:.0f}" for name, value in most)
+            parts.append(f"KL {total:.0f} nats ({shown}{', …' if len(self.kl) > FEW else ''})")
+        if self.lost > 0:
+            parts.append(f"earlier data lost about {self.lost:.1f} nats")
+        return "; ".join((*parts, *self.notes))
+
+    def described(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {**self._asdict(), "kl": dict(self.kl), "notes": list(self.notes)}
+
+    @classmethod
+    def from_described(cls, given: Mapping[str, Any]) -> Update:
+        """The inverse of :meth:`described`."""
+        return cls(**{**given, "kl": dict(given["kl"]), "notes": tuple(given["notes"])})
+
+
+class Watch:
+    """Receives the reports of the fits of an update, and passes them on."""
+
+    def __init__(self, show: Any) -> None:
+        self.show = show
+        self.last: Progress | None = None
+        self.health: Any = None
+        self.notes: dict[str, None] = {}
+        self.epochs = 0
+
+    def __call__(self, progress: Progress) -> None:
+        self.last = progress
+        if progress.note:
+            self.notes[progress.note] = None
+        else:
+            self.epochs += 1
+        if progress.health is not None:
+            self.health = progress.health
+        self.show(progress)
+
+
+def lost(before: Any, after: Tensor, prior: MeanField) -> float:
+    """1/2 (m_t - m_{t-1})^T (P_{t-1} - P_0) (m_t - m_{t-1}): the second-order loss of log p(D_{1:t-1} | theta).
+
+    P_{t-1} is the precision of q_{t-1} and P_0 the prior's. It is an estimate: the belief is all that is known of old
+    data. ``after`` is m_t [R, D] over the parameters of q_{t-1}.
+    """
+    pulled = float(before.factor().pull(after).sum())
+    delta = (-prior.restrict(before.layout).log_var.to(before.mean)).exp()
+    part = DiagonalFactor(before.layout, before.mean, delta.expand_as(before.mean))
+    return max(0.0, pulled - float(part.pull(after).sum()))

@@ -1,0 +1,80 @@
+"""Standardisation: x -> (x - centre) / width for each column, learned at the first update and kept."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vcl.errors import VclError
+
+FAR = 6.0
+"""Values this many widths from the centre are outliers."""
+
+MANY = 0.01
+"""The share of outliers from which on an update is warned about."""
+
+Standardize = Literal["auto"] | bool
+
+
+class Scaling(NamedTuple):
+    """Centre and width of each column, or of all values where there are no columns: both broadcast with [N, ...]."""
+
+    centre: Tensor
+    width: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(x - centre) / width, in float32 or x's own precision."""
+        x = x if x.is_floating_point() else x.float()
+        return (x - self.centre.to(x)) / self.width.to(x)
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """centre + width z."""
+        return self.centre.to(z) + self.width.to(z) * z
+
+    def outside(self, z: Tensor, names: tuple[str, ...] = ()) -> str:
+        """What to say of scaled values [N, ...] that lie far outside of the first update's, if any do."""
+        far = (z.abs() > FAR).float()
+        shares = far.mean(0)
+        if float(far.mean()) <= MANY and (z.dim() != 2 or float(shares.max()) <= max(MANY, 2 / len(z))):
+            return ""
+        if z.dim() != 2:
+            return f"{float(far.mean()):.1%} of the values lie more than {FAR:g} standard deviations from the first update's mean"
+        worst = int(shares.argmax())
+        name = names[worst] if names else f"column {worst}"
+        mean = float(self.inverse(z)[:, worst].mean())
+        return (
+            f"{float(shares[worst]):.0%} of {name} lie more than {FAR:g} standard deviations from the first update's "
+            f"mean (now {mean:.4g}; then {float(self.centre[worst]):.4g} ± {float(self.width[worst]):.4g})"
+        )
+
+
+def learned(x: Tensor, standardize: Standardize) -> Scaling | None:
+    """The scaling of the first update's inputs x [N, ...]; None where inputs stay as they are.
+
+    ``auto`` standardises tables [N, columns] that are not already between 0 and 1, and leaves images, sequences and
+    tokens. Constant columns have width 1.
+    """
+    if standardize not in (True, False, "auto"):
+        raise VclError(f"standardize is {standardize!r}; give True, False or 'auto'.")
+    if standardize is False or (standardize == "auto" and not _is_table(x)):
+        return None
+    values = x.double()
+    over = (0,) if x.dim() == 2 else tuple(range(x.dim()))
+    centre, width = values.mean(over), values.std(over, correction=0)
+    return Scaling(centre, torch.where(width > 1e-12 * centre.abs().clamp(min=1), width, 1.0))
+
+
+def of_targets(y: Tensor) -> Scaling:
+    """The scaling of targets [N] or [N, C]."""
+    values = y.double()
+    width = values.std(0, correction=0)
+    return Scaling(values.mean(0), torch.where(width > 0, width, 1.0))
+
+
+def _is_table(x: Tensor) -> bool:
+    if x.dim() != 2 or x.dtype == torch.uint8:
+        return False
+    low, high = (float(bound) for bound in torch.aminmax(x))
+    return not (0 <= low and high <= 1)

@@ -1,0 +1,219 @@
+"""Tables with named columns as numbers. What a column is follows from the first update and then stays.
+
+    a column of numbers    its value; missing values become the first update's mean. If the first update had some, a
+                           second column says 1 where the value is missing
+    any other column       one column for each category of the first update, 1 for the example's own. Missing is a
+                           category if the first update had some. A category that comes later has 0 in all of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vcl.errors import VclError
+
+Warn = Callable[[str], None]
+
+MISSING = ("", "na", "nan", "none", "null", "?")
+"""Texts that stand for a missing value, in any case."""
+
+MOST = 1000
+"""The most categories of a column; a column with more is an identifier or free text."""
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """A column as the first update had it."""
+
+    name: str
+    categories: tuple[str, ...] | None
+    """None for numbers."""
+    mean: float = 0.0
+    missing: bool = False
+    """Whether the first update had missing values."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the numbers that the column becomes."""
+        if self.categories is not None:
+            return tuple(f"{self.name}={each}" for each in (*self.categories, *(["missing"] if self.missing else [])))
+        return (self.name, f"{self.name} missing") if self.missing else (self.name,)
+
+    def numbers(self, values: np.ndarray, warn: Warn | None) -> np.ndarray:
+        """[N, outputs], in float64."""
+        if self.categories is None:
+            found, missing = _as_numbers(values, self.name)
+            if missing.any() and not self.missing and warn is not None:
+                warn(
+                    f"column {self.name!r} has {int(missing.sum())} missing values and had none before; they take the "
+                    f"first update's mean, {self.mean:.4g}"
+                )
+            filled = np.where(missing, self.mean, found)
+            return np.stack([filled, missing.astype(float)] if self.missing else [filled], axis=1)
+        texts, missing = _as_texts(values)
+        places = {each: at for at, each in enumerate(self.categories)}
+        found = np.zeros((len(texts), len(self.outputs)))
+        new = dict[str, int]()
+        for row, (text, gone) in enumerate(zip(texts, missing, strict=True)):
+            if gone:
+                if self.missing:
+                    found[row, -1] = 1.0
+                else:
+                    new["missing"] = new.get("missing", 0) + 1
+            elif text in places:
+                found[row, places[text]] = 1.0
+            else:
+                new[text] = new.get(text, 0) + 1
+        if new and warn is not None:
+            shown = ", ".join(f"{each!r} ({count})" for each, count in list(new.items())[:5])
+            warn(f"column {self.name!r} has values that the first update had not: {shown}; they count as no category")
+        return found
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """The columns of the first update, in their order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the numbers that a row becomes."""
+        return tuple(name for column in self.columns for name in column.outputs)
+
+    @classmethod
+    def of(cls, frame: Any) -> Self:
+        """The columns of a frame, or of any mapping from names to columns."""
+        return cls(tuple(_column(name, values) for name, values in _columns(frame).items()))
+
+    def numbers(self, frame: Any, warn: Warn | None = None) -> Tensor:
+        """The frame as numbers [N, outputs], float32; VclError if its columns are others."""
+        given = _columns(frame)
+        gone = [name for name in self.names if name not in given]
+        new = [name for name in given if name not in self.names]
+        if gone or new:
+            parts = [
+                *([f"without {', '.join(map(repr, gone))}"] if gone else []),
+                *([f"with the new {', '.join(map(repr, new))}"] if new else []),
+            ]
+            raise VclError(
+                f"the table comes {' and '.join(parts)}; give the columns of the first update: {', '.join(self.names)}."
+            )
+        found = [column.numbers(given[column.name], warn) for column in self.columns]
+        return torch.from_numpy(np.concatenate(found, axis=1)).float()
+
+    def described(self) -> list[dict[str, Any]]:
+        """As JSON takes it."""
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_described(cls, given: list[dict[str, Any]]) -> Self:
+        """The inverse of :meth:`described`."""
+        return cls(
+            tuple(
+                Column(
+                    str(each["name"]),
+                    None if each["categories"] is None else tuple(map(str, each["categories"])),
+                    float(each["mean"]),
+                    bool(each["missing"]),
+                )
+                for each in given
+            )
+        )
+
+
+def is_frame(x: Any) -> bool:
+    """Whether ``x`` has named columns: a DataFrame of any library, or a mapping from names to columns."""
+    return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
+
+
+def _columns(frame: Any) -> dict[str, np.ndarray]:
+    names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
+    if len({str(name) for name in names}) != len(names):
+        twice = next(str(name) for name in names if [str(each) for each in names].count(str(name)) > 1)
+        raise VclError(f"the table has the column {twice!r} twice; give each column a name of its own.")
+    if not names:
+        raise VclError("the table has no columns; give at least one.")
+    found = {str(name): _array(frame[name]) for name in names}
+    sizes = {name: len(values) for name, values in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise VclError(f"the columns have different lengths ({sizes}); give each the same number of rows.")
+    return found
+
+
+def _array(values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+
+
+def _column(name: str, values: np.ndarray) -> Column:
+    if values.ndim != 1:
+        raise VclError(f"column {name!r} has shape {values.shape}; give one value for each row.")
+    if values.dtype.kind in "iufb":
+        found, missing = _as_numbers(values, name)
+        return _numeric(name, found, missing)
+    texts, missing = _as_texts(values)
+    try:
+        found = np.array([np.nan if gone else float(text) for text, gone in zip(texts, missing, strict=True)])
+    except ValueError:
+        kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
+        if len(kinds) > MOST:
+            raise VclError(
+                f"column {name!r} has {len(kinds)} different texts, and at most {MOST} categories are taken; drop that "
+                "column (an identifier?) or group its values."
+            ) from None
+        return Column(name, tuple(kinds), missing=bool(missing.any()))
+    return _numeric(name, found, missing)
+
+
+def _numeric(name: str, found: np.ndarray, missing: np.ndarray) -> Column:
+    if not len(found) or missing.all():
+        raise VclError(f"column {name!r} has no values; drop it.")
+    return Column(name, None, float(found[~missing].mean()), bool(missing.any()))
+
+
+def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers [N] in float64, and which are missing [N]; VclError for a text that is no number, and for infinity."""
+    if values.dtype.kind in "iufb":
+        found = values.astype(float)
+        missing = np.isnan(found)
+    else:
+        texts, missing = _as_texts(values)
+        found = np.full(len(texts), np.nan)
+        for row, (text, gone) in enumerate(zip(texts, missing, strict=True)):
+            if not gone:
+                try:
+                    found[row] = float(text)
+                except ValueError:
+                    raise VclError(
+                        f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update; "
+                        "give a number, or leave the value out."
+                    ) from None
+    if np.isinf(found[~missing]).any():
+        row = int(np.flatnonzero(np.isinf(found))[0])
+        raise VclError(f"column {name!r} is infinite in row {row}; give a finite number, or leave the value out.")
+    return found, missing
+
+
+def _as_texts(values: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Texts [N], and which are missing [N]."""
+    texts = ["" if _is_nothing(each) else str(each).strip() for each in values.tolist()]
+    return texts, np.array([text.lower() in MISSING for text in texts], dtype=bool)
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value != value or str(value) == "<NA>"
