@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import inf, log
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vcl.beliefs.belief import Roles
 from vcl.beliefs.factors import DiagonalFactor
-from vcl.beliefs.layout import Layout
+from vcl.beliefs.layout import Layout, Rows
 from vcl.beliefs.stored import VECTOR, checked
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ class MeanField(NamedTuple):
 
     def grow(self, prior: MeanField) -> MeanField:
         """The belief with new parameters at the prior: q(theta^H_k) = p(theta^H_k) before task k."""
-        if not self.layout.new(prior.layout).names:
+        grown = self.layout.extend(prior.layout)
+        if grown == self.layout:
             return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)
         log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
-        return MeanField(self.layout.extend(prior.layout), mean, log_var)
+        return MeanField(grown, mean, log_var)
 
     def restrict(self, part: Layout) -> MeanField:
         """The marginal over ``part``: those coordinates."""
@@ -86,11 +87,10 @@ class MeanField(NamedTuple):
         """The inverse of :meth:`tensors`, checked."""
         return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "log_var": VECTOR}, points=["log_var"]))
 
-    def start(self, mean: Tensor, wide: Collection[str], var: float) -> MeanField:
-        """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var``, the others keep theirs."""
-        log_vars = self.layout.split(self.log_var)
-        log_vars |= {name: torch.full_like(log_vars[name], log(var)) for name in wide}
-        return MeanField(self.layout, mean, self.layout.join(log_vars, lead=1))
+    def start(self, mean: Tensor, wide: Rows, var: float) -> MeanField:
+        """At ``mean`` [R, D]; the rows ``wide`` have variance ``var``, the others keep theirs."""
+        mask = self.layout.mask(wide).to(mean.device)
+        return MeanField(self.layout, mean, self.log_var.masked_fill(mask, log(var)))
 
 
 def like_draws(values: Tensor, noise: Tensor) -> Tensor:
