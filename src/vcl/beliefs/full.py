@@ -82,6 +82,16 @@ class FullGaussian(NamedTuple):
         """1/2 (theta - mean)^T precision (theta - mean)."""
         return FullFactor(self.layout, self.mean, self.precision)
 
+    def faded(self, prior: MeanField, share: float) -> FullGaussian:
+        """q^(1-share) prior^share, normalised: :func:`vcl.beliefs.fading.fade`."""
+        if share == 1:
+            return FullGaussian.from_prior(prior)
+        part = share * _precision(prior)
+        precision = (1 - share) * self.precision + torch.diag_embed(part)
+        pull = (part * (prior.mean - self.mean)).unsqueeze(-1)
+        shift = torch.cholesky_solve(pull, torch.linalg.cholesky(precision)).squeeze(-1)
+        return FullGaussian(self.layout, self.mean + shift, precision)
+
     def draw(self, noise: Tensor) -> Tensor:
         """mean + L^{-T} noise, where precision = L L^T."""
         upper = torch.linalg.cholesky(self.precision).mT

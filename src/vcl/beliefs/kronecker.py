@@ -21,7 +21,7 @@ from torch import Tensor
 from vcl.beliefs.blocks import block_shape, joined, put_back
 from vcl.beliefs.kronecker_factor import RotatedFactor
 from vcl.beliefs.layout import Layout, Params
-from vcl.beliefs.mean_field import MeanField, like_draws
+from vcl.beliefs.mean_field import MeanField, faded_variances, like_draws
 from vcl.beliefs.stored import VECTOR, checked
 from vcl.errors import VclError
 from vcl.ops.layer_weights import Block
@@ -128,6 +128,25 @@ class Kronecker(NamedTuple):
         turns = {block: (factors.Q_A, factors.Q_G) for block, factors in self.blocks.items()}
         return RotatedFactor(self.layout, self.mean, precision, turns)
 
+    def faded(self, prior: MeanField, share: float) -> Kronecker:
+        """q^(1-share) prior^share, normalised: :func:`vcl.beliefs.fading.fade`. VclError unless V stays independent.
+
+        In rotated coordinates the precision is (1-share) / V + share delta. Where 1 / V = g a + delta, that is
+        G <- (1-share) G, as of so much less data: rows get the same factor.
+        """
+        variances = prior.layout.split(prior.log_var)
+        for block in self.blocks:
+            require_one_variance(block, variances)
+        log_var, weight = faded_variances(self.log_var, prior.log_var, share)
+        if share == 1:
+            return Kronecker(self.layout, torch.lerp(self.mean, prior.mean, weight), log_var, {})
+        pull = weight * rotated(self.layout, self.blocks, prior.mean - self.mean)
+        blocks = {
+            block: factors._replace(G=(1 - share) * factors.G, rows=(1 - share) * factors.rows)
+            for block, factors in self.blocks.items()
+        }
+        return Kronecker(self.layout, self.mean + unrotated(self.layout, self.blocks, pull), log_var, blocks)
+
     def tensors(self) -> dict[str, Tensor]:
         """mean, log_var and each layer's factors; a layer is named by the places of its parameters in the layout."""
         found = {"mean": self.mean, "log_var": self.log_var}
@@ -190,6 +209,17 @@ def require_one_variance(block: Block, log_vars: Params) -> None:
             f"the layer of {block.weight!r} has Kronecker factors, and the prior gives its parameters different "
             "variances, which are not known in rotated coordinates; give the layer one prior variance."
         )
+
+
+def rotated(layout: Layout, blocks: Blocks, theta: Tensor) -> Tensor:
+    """Q_G^T W Q_A of every layer, for theta [R, ..., D]: the inverse of :func:`unrotated`."""
+    if not blocks:
+        return theta
+    params, lead = layout.split(theta), theta.dim() - 1
+    for block, factors in blocks.items():
+        W = joined(params, block, lead)
+        put_back(params, block, sandwich(grouped(factors.Q_G.mT), W, grouped(factors.Q_A)))
+    return layout.join(params, lead=lead)
 
 
 def unrotated(layout: Layout, blocks: Blocks, z: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from vcl.errors import VclError
 Params = Mapping[str, Tensor]
 
 Rows = Mapping[str, int]
-"""Rows of some tensors: of each named one, those from this row on, along the first axis. Row 0 means the whole tensor."""
+"""Rows of some tensors: of each named one, those from this row on. Row 0 means the whole tensor."""
 
 HEAD = "heads."
 """A parameter of head h is named ``heads.<h>.<rest>`` (theta^H_h); every other one is shared (theta^S)."""
@@ -37,7 +37,7 @@ def _sizes(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 class Layout(NamedTuple):
-    """Names and shapes in the order of the flat vector. New heads are appended, new outputs of a head are its last rows."""
+    """Names and shapes in the order of the flat vector. New heads are appended; new outputs are a head's last rows."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, log
+from math import inf, log, log1p
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
@@ -68,6 +68,11 @@ class MeanField(NamedTuple):
         precision = torch.where(self.log_var == -inf, 0, (-self.log_var).exp())
         return DiagonalFactor(self.layout, self.mean, precision)
 
+    def faded(self, prior: MeanField, share: float) -> MeanField:
+        """q^(1-share) prior^share, normalised: :func:`vcl.beliefs.fading.fade`."""
+        log_var, weight = faded_variances(self.log_var, prior.log_var, share)
+        return MeanField(self.layout, torch.lerp(self.mean, prior.mean, weight), log_var)
+
     def bind(self, roles: Roles, climbs: str) -> MeanFieldFit:
         """The fit that starts from this belief."""
         from vcl.beliefs.mean_field_fit import MeanFieldFit  # it imports this module
@@ -96,6 +101,18 @@ class MeanField(NamedTuple):
 def like_draws(values: Tensor, noise: Tensor) -> Tensor:
     """``values`` [R, D] with inner axes added, to broadcast with ``noise`` [R, ..., D]."""
     return values[(slice(None),) + (None,) * (noise.dim() - 2)]
+
+
+def faded_variances(log_var: Tensor, prior: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """-log L of the precisions L = (1-share) L_q + share L_p, and share L_p / L, from -log L_q and -log L_p [R, D].
+
+    Variances that equal the prior's keep their bits; a point of q stays, and one of the prior alone is the result.
+    """
+    kept = log1p(-share) if share < 1 else -inf
+    mixed = -torch.logaddexp(kept - log_var, log(share) - prior)
+    mixed = torch.where((log_var == -inf) | (log_var == prior), log_var, mixed)
+    weight = torch.where(prior == -inf, 1, (log(share) - prior + mixed).exp())
+    return mixed, torch.where(log_var == -inf, 0, weight)
 
 
 def kl(q: MeanField, p: MeanField) -> Tensor:
