@@ -108,10 +108,12 @@ def faded_variances(log_var: Tensor, prior: Tensor, share: float) -> tuple[Tenso
 
     Variances that equal the prior's keep their bits; a point of q stays, and one of the prior alone is the result.
     """
-    kept = log1p(-share) if share < 1 else -inf
-    mixed = -torch.logaddexp(kept - log_var, log(share) - prior)
+    ours, theirs = (log1p(-share) if share < 1 else -inf) - log_var, log(share) - prior
+    # Not logaddexp: its last bit depends on how many values there are, and so on the other runs.
+    more, less = torch.maximum(ours, theirs), torch.minimum(ours, theirs)
+    mixed = -(more + (less - more).exp().log1p())
     mixed = torch.where((log_var == -inf) | (log_var == prior), log_var, mixed)
-    weight = torch.where(prior == -inf, 1, (log(share) - prior + mixed).exp())
+    weight = torch.where(prior == -inf, 1, (theirs + mixed).exp())
     return mixed, torch.where(log_var == -inf, 0, weight)
 
 
