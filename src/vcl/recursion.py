@@ -30,7 +30,7 @@ PREDICTIVES: tuple[Predictive, ...] = ("joint", "per-head")
 class Task(NamedTuple):
     """D_t, optional test data, and the heads it uses with their sizes.
 
-    Learning never reads test data. Heads of earlier tasks need not be named again.
+    Learning never reads test data. Heads of earlier tasks need not be named again; a larger size adds outputs to one.
     """
 
     name: str
@@ -177,12 +177,12 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     method, rng = _of_those_left(state, method, rng)
     if state.set_aside and task.train.runs == state.runs_begun:
         task = task._replace(train=task.train.select(state.alive))
-    _check(state, task, method, rng)
+    _check(state, task, model, method, rng)
     model.check(task.train, heads)
     prior = model.prior(heads)
     _check_family(state.propagated, method.project.initial(prior), method)
     purpose = rng.at("task", t)
-    q = state.propagated.grow(prior)  # unseen heads start at the prior
+    q = state.propagated.grow(prior)  # unseen heads and outputs start at the prior
     # C_t <- update the coreset using C_{t-1} and D_t
     old = task.train.empty() if state.coreset is None else state.coreset
     coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
@@ -251,7 +251,7 @@ def _check_family(held: object, carried: object, method: Method[Q]) -> None:
         )
 
 
-def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
+def _check(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rng) -> None:
     """Raise VclError unless this task can be learned from this state."""
     if method.predictive not in PREDICTIVES:
         raise unknown("predictive", method.predictive, PREDICTIVES)
@@ -264,10 +264,17 @@ def _check(state: State[Q], task: Task, method: Method[Q], rng: Rng) -> None:
     if mean.device != x.device:
         raise VclError(f"the state is on {mean.device} but task {task.name!r} is on {x.device}; move one of them.")
     for head, units in task.heads.items():
-        if state.heads.get(head, units) != units:
+        known = state.heads.get(head, units)
+        if units < known:
             raise VclError(
-                f"task {task.name!r} gives head {head!r} {units} outputs but it was met with "
-                f"{state.heads[head]}; use a new name."
+                f"task {task.name!r} gives head {head!r} {units} outputs but it has {known}; a head may only get more "
+                "of them: give its size or a larger one, or use a new name."
+            )
+        # A size that changes no parameter is not a number of outputs that could grow.
+        if units > known and model.prior({head: units}).layout == model.prior({head: known}).layout:
+            raise VclError(
+                f"task {task.name!r} gives head {head!r} the size {units} but it has {known}, and the heads of a "
+                f"{type(model).__name__} do not grow; use a new name."
             )
 
 

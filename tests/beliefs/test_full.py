@@ -81,12 +81,12 @@ def test_a_prior_with_points_is_refused() -> None:
 def test_a_start_is_wide_and_independent_where_it_is_asked_to_be() -> None:
     q = some()
     mean = q.mean + 1
-    start = q.start(mean, ["b"], 0.25)
+    start = q.start(mean, {"b": 0}, 0.25)
     assert torch.equal(start.mean, mean)
     assert torch.allclose(start.precision[:, :2, :2], q.restrict(Layout(("a",), ((2,),))).precision)
     assert start.precision[:, 2].tolist() == [[0, 0, 4]] * 2
-    assert torch.equal(q.start(mean, [], 0.25).precision, q.precision)
-    assert torch.equal(q.start(mean, ["a", "b"], 0.25).precision, 4 * torch.eye(3).double().expand(2, 3, 3))
+    assert torch.equal(q.start(mean, {}, 0.25).precision, q.precision)
+    assert torch.equal(q.start(mean, {"a": 0, "b": 0}, 0.25).precision, 4 * torch.eye(3).double().expand(2, 3, 3))
 
 
 class TestFit:
@@ -158,7 +158,7 @@ def test_variational_inference_with_correlations_ends_at_the_exact_posterior() -
     tasks = [linear_data(12, seed, runs=2) for seed in (0, 1)]
     for data in tasks:
         fit = q.bind(all_held(q.layout), "log_var")
-        start = q.start(q.mean + torch.tensor([[0.1], [-0.3]]), ["w"] if data is tasks[0] else [], 0.01)
+        start = q.start(q.mean + torch.tensor([[0.1], [-0.3]]), {"w": 0} if data is tasks[0] else {}, 0.01)
         q = fit.belief(
             ascend(Bound(model, fit), fit.parameters(start), data, Ascent(3000, None, 0.1, "cosine"), Rng((0, 1)))
         )

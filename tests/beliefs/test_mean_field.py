@@ -66,7 +66,7 @@ def test_draws_have_the_mean_and_variance_of_q_whatever_axes_stand_between() -> 
 def test_it_is_its_own_prior_and_starts_wide_where_it_is_asked_to() -> None:
     q = some()
     assert MeanField.from_prior(q) is q
-    start = q.start(q.mean + 1, ["heads.a.w"], 0.25)
+    start = q.start(q.mean + 1, {"heads.a.w": 0}, 0.25)
     assert torch.equal(start.mean, q.mean + 1)
     assert torch.equal(start.log_var[:, :6], q.log_var[:, :6])
     assert torch.allclose(start.log_var[:, 6:].exp(), torch.tensor(0.25, dtype=torch.float64))

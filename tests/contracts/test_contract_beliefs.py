@@ -267,7 +267,7 @@ class TestVariationalFamilies:
 
     def test_a_start_is_at_the_mean_and_wide_where_asked(self, name: str, climbs: str) -> None:
         q, mean = MADE[name](0, LAYOUT), numbers(9, RUNS, D)
-        start = q.start(mean, ["heads.a.w"], 0.04)
+        start = q.start(mean, {"heads.a.w": 0}, 0.04)
         assert torch.equal(start.mean, mean)
         wide, others = LAYOUT.positions(REST), LAYOUT.positions(PART)
         covariance, before = COVARIANCE[name](start), COVARIANCE[name](q)

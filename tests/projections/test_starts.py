@@ -69,5 +69,5 @@ def test_a_tensor_is_fresh_only_where_all_of_it_stands_at_the_prior() -> None:
     mean = prior.layout.split(prior.mean.clone())
     mean["trunk.1.weight"][0, 0, 0] = 1.0
     informed = prior._replace(mean=prior.layout.join(mean, lead=1))
-    assert fresh(prior, prior) == list(prior.layout.names)
-    assert fresh(informed, prior) == [name for name in prior.layout.names if name != "trunk.1.weight"]
+    assert fresh(prior, prior) == dict.fromkeys(prior.layout.names, 0)
+    assert fresh(informed, prior) == {name: 0 for name in prior.layout.names if name != "trunk.1.weight"}

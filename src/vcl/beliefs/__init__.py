@@ -6,6 +6,7 @@ from vcl.beliefs.algebra import product as product
 from vcl.beliefs.algebra import quotient as quotient
 from vcl.beliefs.belief import Belief as Belief
 from vcl.beliefs.belief import Factor as Factor
+from vcl.beliefs.fading import fade as fade
 from vcl.beliefs.full import FullGaussian as FullGaussian
 from vcl.beliefs.layout import Layout as Layout
 from vcl.beliefs.mean_field import MeanField as MeanField

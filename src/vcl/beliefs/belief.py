@@ -6,13 +6,12 @@ be improper, as EWC's quadratic is. A *fit* lives for one variational fit and kn
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from vcl.beliefs.layout import Layout
+from vcl.beliefs.layout import Layout, Rows
 
 if TYPE_CHECKING:
     from vcl.beliefs.mean_field import MeanField
@@ -32,7 +31,7 @@ class Belief(Protocol):
         ...
 
     def grow(self, prior: MeanField) -> Self:
-        """The belief with the new parameters of ``prior`` appended, at the prior."""
+        """The belief with the new parameters of ``prior`` appended, at the prior, and new outputs of heads too."""
         ...
 
     def restrict(self, part: Layout) -> Self:
@@ -108,8 +107,8 @@ class Variational(Belief, Protocol):
         """p(theta) as a member of this family."""
         ...
 
-    def start(self, mean: Tensor, wide: Collection[str], var: float) -> Self:
-        """The start of a fit: at ``mean`` [R, D]; tensors in ``wide`` are independent with variance ``var``."""
+    def start(self, mean: Tensor, wide: Rows, var: float) -> Self:
+        """The start of a fit: at ``mean`` [R, D]; the rows ``wide`` are independent with variance ``var``."""
         ...
 
     def bind(self, roles: Roles, climbs: str) -> Fit[Self]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple, final
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vcl.beliefs.belief import Roles
 from vcl.beliefs.factors import FullFactor
-from vcl.beliefs.layout import Layout
+from vcl.beliefs.layout import Layout, Rows
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.stored import MATRIX, VECTOR, checked
 from vcl.errors import NonFiniteError, VclError, unknown
@@ -37,23 +37,22 @@ class FullGaussian(NamedTuple):
 
     def grow(self, prior: MeanField) -> FullGaussian:
         """The belief with new parameters at the prior, independent of the old ones."""
-        new = self.layout.new(prior.layout)
-        if not new.names:
+        grown = self.layout.extend(prior.layout)
+        if grown == self.layout:
             return self
-        precision = torch.nn.functional.pad(self.precision, (0, new.size, 0, new.size))
-        old = self.layout.size
-        precision[:, old:, old:] = torch.diag_embed(_precision(prior.restrict(new)).to(precision))
-        return FullGaussian(
-            self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean), precision
-        )
+        old = self.layout.leading(grown).to(self.mean.device)
+        mean = self.layout.append(self.mean, prior.layout, prior.mean)
+        # What the old values get here is replaced by their own precision.
+        precision = torch.diag_embed(self.layout.append(torch.ones_like(self.mean), prior.layout, _precision(prior)))
+        precision[:, old[:, None], old] = self.precision
+        return FullGaussian(grown, mean, precision)
 
     def restrict(self, part: Layout) -> FullGaussian:
         """The marginal over ``part``. With a the part and b the rest, its precision is L_aa - L_ab L_bb^{-1} L_ba."""
         if part == self.layout:
             return self
-        index, _ = self._positions(part)
-        precision = self.precision[:, index][:, :, index] - self._explained(part)
-        return FullGaussian(part, self.mean[:, index], precision)
+        index, other = self._positions(part)
+        return FullGaussian(part, self.mean[:, index], self._marginal(index, other))
 
     def merge(self, part: FullGaussian) -> FullGaussian:
         """Replaces q(part) and keeps q(rest | part).
@@ -65,7 +64,7 @@ class FullGaussian(NamedTuple):
             return part
         index, other = self._positions(part.layout)
         precision = self.precision.clone()
-        precision[:, index[:, None], index] = part.precision + self._explained(part.layout)
+        precision[:, index[:, None], index] = part.precision + self._explained(index, other)
         moved = self.precision[:, other][:, :, index] @ (part.mean - self.mean[:, index]).unsqueeze(-1)
         mean = self.mean.index_copy(1, index, part.mean)
         mean[:, other] -= torch.linalg.solve(self.precision[:, other][:, :, other], moved).squeeze(-1)
@@ -82,6 +81,16 @@ class FullGaussian(NamedTuple):
     def factor(self) -> FullFactor:
         """1/2 (theta - mean)^T precision (theta - mean)."""
         return FullFactor(self.layout, self.mean, self.precision)
+
+    def faded(self, prior: MeanField, share: float) -> FullGaussian:
+        """q^(1-share) prior^share, normalised: :func:`vcl.beliefs.fading.fade`."""
+        if share == 1:
+            return FullGaussian.from_prior(prior)
+        part = share * _precision(prior)
+        precision = (1 - share) * self.precision + torch.diag_embed(part)
+        pull = (part * (prior.mean - self.mean)).unsqueeze(-1)
+        shift = torch.cholesky_solve(pull, torch.linalg.cholesky(precision)).squeeze(-1)
+        return FullGaussian(self.layout, self.mean + shift, precision)
 
     def draw(self, noise: Tensor) -> Tensor:
         """mean + L^{-T} noise, where precision = L L^T."""
@@ -100,12 +109,12 @@ class FullGaussian(NamedTuple):
         """The inverse of :meth:`tensors`, checked."""
         return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "precision": MATRIX}))
 
-    def start(self, mean: Tensor, wide: Collection[str], var: float) -> FullGaussian:
-        """At ``mean`` [R, D]; tensors in ``wide`` are independent with variance ``var``, the others keep theirs."""
-        rest = self.layout.where(lambda name: name not in wide)
-        index = self.layout.positions(rest).to(mean.device)
+    def start(self, mean: Tensor, wide: Rows, var: float) -> FullGaussian:
+        """At ``mean`` [R, D]; the rows ``wide`` are independent with variance ``var``, the others keep theirs."""
+        mask = self.layout.mask(wide).to(mean.device)
+        index, other = ((~mask).nonzero()[:, 0], mask.nonzero()[:, 0])
         precision = torch.diag_embed(torch.full_like(mean, 1 / var))
-        precision[:, index[:, None], index] = self.restrict(rest).precision
+        precision[:, index[:, None], index] = self._marginal(index, other) if len(other) else self.precision
         return FullGaussian(self.layout, mean, precision)
 
     def bind(self, roles: Roles, climbs: str) -> FullFit:
@@ -118,9 +127,12 @@ class FullGaussian(NamedTuple):
         where = self.mean.device
         return self.layout.positions(part).to(where), self.layout.positions(rest).to(where)
 
-    def _explained(self, part: Layout) -> Tensor:
-        """L_ab L_bb^{-1} L_ba: what the part's precision loses when the rest is integrated out; 0 if independent."""
-        index, other = self._positions(part)
+    def _marginal(self, index: Tensor, other: Tensor) -> Tensor:
+        """L_aa - L_ab L_bb^{-1} L_ba: the precision at ``index`` with ``other`` integrated out."""
+        return self.precision[:, index][:, :, index] - self._explained(index, other)
+
+    def _explained(self, index: Tensor, other: Tensor) -> Tensor:
+        """L_ab L_bb^{-1} L_ba: what a part's precision loses when the rest is integrated out; 0 if independent."""
         cross = self.precision[:, other][:, :, index]
         found: Tensor = cross.mT @ torch.linalg.solve(self.precision[:, other][:, :, other], cross)
         return 0.5 * (found + found.mT)

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from vcl.beliefs.blocks import block_shape, joined, put_back
 from vcl.beliefs.kronecker_factor import RotatedFactor
-from vcl.beliefs.layout import Layout
-from vcl.beliefs.mean_field import MeanField, like_draws
+from vcl.beliefs.layout import Layout, Params
+from vcl.beliefs.mean_field import MeanField, faded_variances, like_draws
 from vcl.beliefs.stored import VECTOR, checked
 from vcl.errors import VclError
 from vcl.ops.layer_weights import Block
@@ -77,12 +77,25 @@ class Kronecker(NamedTuple):
         return Kronecker(self.layout, change(self.mean), change(self.log_var), blocks)
 
     def grow(self, prior: MeanField) -> Kronecker:
-        """The belief with new parameters at the prior, independent of the old ones."""
-        if not self.layout.new(prior.layout).names:
+        """The belief with new parameters at the prior, independent of the old ones.
+
+        A layer's new outputs have no information yet: G gets rows and columns of 0, Q_G those of the identity, and A
+        stays. Their Z has the prior's variance 1/delta in any rotation of the inputs.
+        """
+        grown = self.layout.extend(prior.layout)
+        if grown == self.layout:
             return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)
         log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
-        return Kronecker(self.layout.extend(prior.layout), mean, log_var, self.blocks)
+        shapes, variances = dict(zip(*grown, strict=True)), prior.layout.split(prior.log_var)
+        blocks = dict(self.blocks)
+        for block, factors in self.blocks.items():
+            more = shapes[block.weight][0] - factors.G.shape[-1]
+            if more:
+                require_one_variance(block, variances)
+                G, Q_G = _padded(factors.G, more, 0.0), _padded(factors.Q_G, more, 1.0)
+                blocks[block] = factors._replace(G=G, Q_G=Q_G)
+        return Kronecker(grown, mean, log_var, blocks)
 
     def restrict(self, part: Layout) -> Kronecker:
         """The marginal over ``part``, which must have all or nothing of a layer with factors."""
@@ -114,6 +127,25 @@ class Kronecker(NamedTuple):
         precision = torch.where(self.log_var == -torch.inf, 0, (-self.log_var).exp())
         turns = {block: (factors.Q_A, factors.Q_G) for block, factors in self.blocks.items()}
         return RotatedFactor(self.layout, self.mean, precision, turns)
+
+    def faded(self, prior: MeanField, share: float) -> Kronecker:
+        """q^(1-share) prior^share, normalised: :func:`vcl.beliefs.fading.fade`. VclError unless V stays independent.
+
+        In rotated coordinates the precision is (1-share) / V + share delta. Where 1 / V = g a + delta, that is
+        G <- (1-share) G, as of so much less data: rows get the same factor.
+        """
+        variances = prior.layout.split(prior.log_var)
+        for block in self.blocks:
+            require_one_variance(block, variances)
+        log_var, weight = faded_variances(self.log_var, prior.log_var, share)
+        if share == 1:
+            return Kronecker(self.layout, torch.lerp(self.mean, prior.mean, weight), log_var, {})
+        pull = weight * rotated(self.layout, self.blocks, prior.mean - self.mean)
+        blocks = {
+            block: factors._replace(G=(1 - share) * factors.G, rows=(1 - share) * factors.rows)
+            for block, factors in self.blocks.items()
+        }
+        return Kronecker(self.layout, self.mean + unrotated(self.layout, self.blocks, pull), log_var, blocks)
 
     def tensors(self) -> dict[str, Tensor]:
         """mean, log_var and each layer's factors; a layer is named by the places of its parameters in the layout."""
@@ -160,6 +192,34 @@ def _checked_factors(places: str, given: Mapping[str, Tensor], shape: tuple[int,
         if not bool(value.isfinite().all()):
             raise VclError(f"{places}:{name} holds numbers that are not finite")
     return Factors(*(given[name] for name in Factors._fields))
+
+
+def _padded(values: Tensor, more: int, diagonal: float) -> Tensor:
+    """``values`` [R, m, m] with ``more`` rows and columns of 0, and ``diagonal`` on their diagonal."""
+    found = torch.nn.functional.pad(values, (0, more, 0, more))
+    found.diagonal(dim1=-2, dim2=-1)[:, -more:] = diagonal
+    return found
+
+
+def require_one_variance(block: Block, log_vars: Params) -> None:
+    """Raise VclError unless the prior has one variance within each run for all parameters of a layer with factors."""
+    values = joined(log_vars, block, 1).flatten(1)
+    if bool((values != values[:, :1]).any()):
+        raise VclError(
+            f"the layer of {block.weight!r} has Kronecker factors, and the prior gives its parameters different "
+            "variances, which are not known in rotated coordinates; give the layer one prior variance."
+        )
+
+
+def rotated(layout: Layout, blocks: Blocks, theta: Tensor) -> Tensor:
+    """Q_G^T W Q_A of every layer, for theta [R, ..., D]: the inverse of :func:`unrotated`."""
+    if not blocks:
+        return theta
+    params, lead = layout.split(theta), theta.dim() - 1
+    for block, factors in blocks.items():
+        W = joined(params, block, lead)
+        put_back(params, block, sandwich(grouped(factors.Q_G.mT), W, grouped(factors.Q_A)))
+    return layout.join(params, lead=lead)
 
 
 def unrotated(layout: Layout, blocks: Blocks, z: Tensor) -> Tensor:

@@ -11,7 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vcl.errors import VclError
+
 Params = Mapping[str, Tensor]
+
+Rows = Mapping[str, int]
+"""Rows of some tensors: of each named one, those from this row on. Row 0 means the whole tensor."""
 
 HEAD = "heads."
 """A parameter of head h is named ``heads.<h>.<rest>`` (theta^H_h); every other one is shared (theta^S)."""
@@ -32,7 +37,7 @@ def _sizes(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 class Layout(NamedTuple):
-    """Names and shapes in the order of the flat vector. New heads are appended."""
+    """Names and shapes in the order of the flat vector. New heads are appended; new outputs are a head's last rows."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -75,9 +80,28 @@ class Layout(NamedTuple):
         return other._only(name not in known for name in other.names)
 
     def extend(self, other: Layout) -> Layout:
-        """This layout with the new part of ``other`` appended, so that old slices never move."""
-        new = self.new(other)
-        return Layout(self.names + new.names, self.shapes + new.shapes)
+        """This layout with the new part of ``other`` appended, and with the rows that known heads have in ``other``.
+
+        Tensors keep their order. Without new rows, old slices do not move.
+        """
+        new, given = self.new(other), dict(zip(*other, strict=True))
+        shapes = tuple(_grown(name, shape, given.get(name, shape)) for name, shape in zip(*self, strict=True))
+        return Layout(self.names + new.names, shapes + new.shapes)
+
+    def leading(self, grown: Layout) -> Tensor:
+        """The positions of this layout's values in ``grown``, which extends it: the leading rows of each tensor."""
+        starts = dict(zip(grown.names, accumulate(grown.sizes, initial=0), strict=False))
+        pairs = ((starts[name], size) for name, size in zip(self.names, self.sizes, strict=True))
+        return torch.cat([torch.arange(0), *(torch.arange(first, first + size) for first, size in pairs)])
+
+    def mask(self, rows: Rows) -> Tensor:
+        """Which values of the flat vector are in these rows: bool [D]."""
+        found, start = torch.zeros(self.size, dtype=torch.bool), 0
+        for name, shape, size in zip(self.names, self.shapes, self.sizes, strict=True):
+            if name in rows:
+                found[start + rows[name] * (size // max(1, shape[0]) if shape else size) : start + size] = True
+            start += size
+        return found
 
     def positions(self, part: Layout) -> Tensor:
         """The positions of ``part``'s values in this flat vector."""
@@ -128,10 +152,32 @@ class Layout(NamedTuple):
         return values if part == self else flat.index_copy(-1, self.positions(part).to(flat.device), values)
 
     def append(self, flat: Tensor, grown: Layout, values: Tensor) -> Tensor:
-        """``flat`` [R, D] with the new part of ``grown`` appended, taken from ``values`` [1, grown.size]."""
-        new = grown.pick(values, self.new(grown))
-        return torch.cat([flat, new.expand(flat.shape[0], -1).to(flat)], dim=-1)
+        """``flat`` [R, D] extended by ``grown``, whose new tensors and rows come from ``values`` [1, grown.size]."""
+        known = dict(zip(self.names, torch.split(flat, list(self.sizes), dim=-1), strict=True))
+        given = dict(zip(grown.names, torch.split(values, list(grown.sizes), dim=-1), strict=True))
+        pieces = []
+        for name in self.extend(grown).names:
+            old = known.get(name, flat[:, :0])
+            rest = given[name][:, old.shape[1] :] if name in given else values[:, :0]
+            pieces += [old, rest.to(flat).expand(len(flat), -1)]
+        return torch.cat([flat[:, :0], *pieces], dim=-1)
 
     def _only(self, keep: Iterable[bool]) -> Layout:
         pairs = [pair for pair, kept in zip(zip(self.names, self.shapes, strict=True), keep, strict=True) if kept]
         return Layout(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))
+
+
+def with_rows(old: Tensor, first: int, new: Tensor) -> Tensor:
+    """``old`` [R, rows, ...] with the values of ``new`` from row ``first`` on; for row 0, of any shape, ``new``."""
+    return new if first == 0 else torch.cat([old[:, :first], new[:, first:]], dim=1)
+
+
+def _grown(name: str, old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+    """The new shape; VclError unless it is the old one or that of a head with more rows."""
+    more = head_of(name) is not None and old[1:] == new[1:] and len(old) == len(new) and old[:1] <= new[:1]
+    if old != new and not more:
+        raise VclError(
+            f"{name!r} has shape {old} and cannot become {new}; a head may only get more outputs, as rows of its "
+            "tensors: use a new name."
+        )
+    return new

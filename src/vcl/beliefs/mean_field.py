@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from math import inf, log
+from collections.abc import Mapping
+from math import inf, log, log1p
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vcl.beliefs.belief import Roles
 from vcl.beliefs.factors import DiagonalFactor
-from vcl.beliefs.layout import Layout
+from vcl.beliefs.layout import Layout, Rows
 from vcl.beliefs.stored import VECTOR, checked
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ class MeanField(NamedTuple):
 
     def grow(self, prior: MeanField) -> MeanField:
         """The belief with new parameters at the prior: q(theta^H_k) = p(theta^H_k) before task k."""
-        if not self.layout.new(prior.layout).names:
+        grown = self.layout.extend(prior.layout)
+        if grown == self.layout:
             return self
         mean = self.layout.append(self.mean, prior.layout, prior.mean)
         log_var = self.layout.append(self.log_var, prior.layout, prior.log_var)
-        return MeanField(self.layout.extend(prior.layout), mean, log_var)
+        return MeanField(grown, mean, log_var)
 
     def restrict(self, part: Layout) -> MeanField:
         """The marginal over ``part``: those coordinates."""
@@ -67,6 +68,11 @@ class MeanField(NamedTuple):
         precision = torch.where(self.log_var == -inf, 0, (-self.log_var).exp())
         return DiagonalFactor(self.layout, self.mean, precision)
 
+    def faded(self, prior: MeanField, share: float) -> MeanField:
+        """q^(1-share) prior^share, normalised: :func:`vcl.beliefs.fading.fade`."""
+        log_var, weight = faded_variances(self.log_var, prior.log_var, share)
+        return MeanField(self.layout, torch.lerp(self.mean, prior.mean, weight), log_var)
+
     def bind(self, roles: Roles, climbs: str) -> MeanFieldFit:
         """The fit that starts from this belief."""
         from vcl.beliefs.mean_field_fit import MeanFieldFit  # it imports this module
@@ -86,16 +92,29 @@ class MeanField(NamedTuple):
         """The inverse of :meth:`tensors`, checked."""
         return cls(layout, *checked(layout, tensors, {"mean": VECTOR, "log_var": VECTOR}, points=["log_var"]))
 
-    def start(self, mean: Tensor, wide: Collection[str], var: float) -> MeanField:
-        """At ``mean`` [R, D]; tensors in ``wide`` have variance ``var``, the others keep theirs."""
-        log_vars = self.layout.split(self.log_var)
-        log_vars |= {name: torch.full_like(log_vars[name], log(var)) for name in wide}
-        return MeanField(self.layout, mean, self.layout.join(log_vars, lead=1))
+    def start(self, mean: Tensor, wide: Rows, var: float) -> MeanField:
+        """At ``mean`` [R, D]; the rows ``wide`` have variance ``var``, the others keep theirs."""
+        mask = self.layout.mask(wide).to(mean.device)
+        return MeanField(self.layout, mean, self.log_var.masked_fill(mask, log(var)))
 
 
 def like_draws(values: Tensor, noise: Tensor) -> Tensor:
     """``values`` [R, D] with inner axes added, to broadcast with ``noise`` [R, ..., D]."""
     return values[(slice(None),) + (None,) * (noise.dim() - 2)]
+
+
+def faded_variances(log_var: Tensor, prior: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """-log L of the precisions L = (1-share) L_q + share L_p, and share L_p / L, from -log L_q and -log L_p [R, D].
+
+    Variances that equal the prior's keep their bits; a point of q stays, and one of the prior alone is the result.
+    """
+    ours, theirs = (log1p(-share) if share < 1 else -inf) - log_var, log(share) - prior
+    # Not logaddexp: its last bit depends on how many values there are, and so on the other runs.
+    more, less = torch.maximum(ours, theirs), torch.minimum(ours, theirs)
+    mixed = -(more + (less - more).exp().log1p())
+    mixed = torch.where((log_var == -inf) | (log_var == prior), log_var, mixed)
+    weight = torch.where(prior == -inf, 1, (theirs + mixed).exp())
+    return mixed, torch.where(log_var == -inf, 0, weight)
 
 
 def kl(q: MeanField, p: MeanField) -> Tensor:

@@ -24,7 +24,7 @@ class Point(NamedTuple):
         return Point(self.layout, self.mean.expand(runs, -1))
 
     def grow(self, prior: MeanField) -> Point:
-        """The belief with new parameters appended, at the prior's mean."""
+        """The belief with new parameters and outputs of heads, at the prior's mean."""
         return Point(self.layout.extend(prior.layout), self.layout.append(self.mean, prior.layout, prior.mean))
 
     def restrict(self, part: Layout) -> Point:

@@ -31,7 +31,7 @@ class Quadratic(NamedTuple):
         return Quadratic(self.layout, *(values.expand(runs, -1) for values in self[1:]))
 
     def grow(self, prior: MeanField) -> Quadratic:
-        """The belief with new parameters at the prior's mean and precision 0."""
+        """The belief with new parameters and outputs of heads at the prior's mean and precision 0."""
         mean, centre = (self.layout.append(part, prior.layout, prior.mean) for part in (self.mean, self.centre))
         precision = self.layout.append(self.precision, prior.layout, torch.zeros_like(prior.mean))
         return Quadratic(self.layout.extend(prior.layout), mean, centre, precision)

@@ -9,13 +9,14 @@ Adam moves a log variance by at most the sum of its learning rates. A natural-gr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import log
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from vcl.beliefs.layout import Rows, with_rows
 from vcl.beliefs.mean_field import KlTo, MeanField
 from vcl.beliefs.mean_field_fit import MeanFieldFit
 
@@ -66,24 +67,29 @@ def health_of(
     fit: MeanFieldFit,
     parameters: tuple[Tensor, ...],
     previous: MeanField,
-    wide: Collection[str],
+    wide: Rows,
     var: float,
     reach: float,
 ) -> Health:
-    """Of a fit that started at the variances of ``previous``, or at ``var`` for the tensors in ``wide``."""
+    """Of a fit that started at the variances of ``previous``, or at ``var`` in the rows ``wide``."""
     layout, runs, held = fit.spread, len(parameters[0]), set(fit.held.names)
-    before = (previous.layout.cut(part, layout) for part in (previous.mean, previous.log_var))
-    means, logs, p_means, p_logs = (layout.split(part) for part in (*parameters[:2], *before))
+    old = (previous.layout.cut(part, layout) for part in (previous.mean, previous.log_var))
+    means, logs, p_means, p_logs = (layout.split(part) for part in (*parameters[:2], *old))
     far, kls, pruned = torch.zeros_like(parameters[0][:, 0]), {}, {}
     for name, shape in zip(*layout, strict=True):
         units = shape[0] if len(shape) > 1 else 1
-        each = tuple(part[name].reshape(runs, units, -1) for part in (means, logs, p_means, p_logs))
+        begun = p_logs[name]
+        if wide.get(name):  # a head's new outputs; whole tensors need no copy
+            begun = with_rows(begun, wide[name], torch.full_like(begun, log(var)))
+        each = tuple(
+            part.reshape(runs, units, -1) for part in (means[name], logs[name], p_means[name], p_logs[name], begun)
+        )
         kls[name], pruned[name] = far.new_zeros(2, runs)
         some = max(1, min(PIECE, KlTo.PIECE) // max(1, runs * each[0].shape[2]))
         for first in range(0, units, some):  # a few units at a time, to save memory
-            mean, log_var, p_mean, p_log_var = (part[:, first : first + some] for part in each)
+            mean, log_var, p_mean, p_log_var, before = (part[:, first : first + some] for part in each)
             log_var = fit.log_var(log_var)
-            far += (log_var - (log(var) if name in wide else p_log_var)).abs_().ge(NEARLY * reach).sum((1, 2))
+            far += (log_var - (log(var) if wide.get(name) == 0 else before)).abs_().ge(NEARLY * reach).sum((1, 2))
             pruned[name] += (mean.abs() < (0.5 * log_var).exp_()).all(2).sum(1) / units
             p = MeanField(layout, p_mean.flatten(1), p_log_var.flatten(1))
             kls[name] += KlTo(p)(mean.flatten(1), log_var.flatten(1)) if name in held else 0

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.belief import Belief
-from vcl.beliefs.layout import Layout
+from vcl.beliefs.layout import Layout, Rows, head_of, with_rows
 from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.engines.choose import choose
@@ -97,17 +97,37 @@ def lambda_of(project: object, run: int) -> float | None:
     return lam[run] if isinstance(lam, tuple) else lam
 
 
-def fresh(q: Belief, prior: MeanField) -> list[str]:
-    """Names of the tensors of q whose mean still equals the prior's: no data has informed them.
+def fresh(q: Belief, prior: MeanField) -> dict[str, int]:
+    """The tensors of q whose mean still equals the prior's, as rows: no data has informed them.
 
+    Of other tensors of a head, these are the last rows that are all at the prior: outputs that the head has got since.
     The prior's mean (all zeros) is a saddle point of a network's likelihood, so a fit must start elsewhere.
     """
     before = q.layout.split(prior.restrict(q.layout).mean.to(q.mean))
-    return [name for name, now in q.layout.split(q.mean).items() if bool((now == before[name]).all())]
+    found: dict[str, int] = {}
+    heads: dict[tuple[str, int], dict[str, Tensor]] = {}
+    for name, now in q.layout.split(q.mean).items():
+        same, head = now == before[name], head_of(name)
+        if bool(same.all()):
+            found[name] = 0
+        if head is not None and same.dim() > 1:
+            heads.setdefault((head, same.shape[1]), {})[name] = same
+    for tensors in heads.values():
+        # A single bias may end at 0 by itself; a whole row of weights does not.
+        if any(same.dim() > 2 for same in tensors.values()):
+            first = max(map(_first_of_last, tensors.values()))
+            found |= {name: first for name, same in tensors.items() if name not in found and first < same.shape[1]}
+    return {name: found[name] for name in q.layout.names if name in found}
 
 
-def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
-    """``mean`` [R, D] with the tensors ``names`` replaced by random values.
+def _first_of_last(same: Tensor) -> int:
+    """The first of the last rows of [R, rows, ...] that are True throughout; the number of rows if there are none."""
+    other = (~same.transpose(0, 1).flatten(1).all(1)).nonzero()
+    return int(other[-1]) + 1 if len(other) else 0
+
+
+def small_random(layout: Layout, new: Rows, mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
+    """``mean`` [R, D] with the rows ``new`` replaced by random values.
 
     ``normal``: standard deviation ``sd``, truncated at 2 sd. ``glorot``: weights uniform within
     sqrt(6 / (units in + units out)) of 0, biases 0, and the scales of normalisation layers (vectors called weight) 1.
@@ -117,10 +137,10 @@ def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng:
     if init not in INITS:
         raise unknown("init", init, INITS)
     values = layout.split(mean)
-    for name in names:
+    for name, first in new.items():
         shape = values[name].shape[1:]
         draw = partial(_truncated_normal, shape, sd) if init == "normal" else partial(_glorot, shape, name)
-        values[name] = rng.at("start", name).per_run(draw).to(mean)
+        values[name] = with_rows(values[name], first, rng.at("start", name).per_run(draw).to(mean))
     return layout.join(values, lead=1)
 
 

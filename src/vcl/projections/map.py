@@ -58,10 +58,10 @@ class MaximumAPosteriori:
         part = q.restrict(q.layout.touched(data.heads))
         new = fresh(part, prior)
         # Sigma_{t-1}^{-1} = I, but the prior's precision for parameters without data.
-        of_prior = part.layout.split((-prior.restrict(part.layout).log_var).exp().to(part.mean).expand_as(part.mean))
-        precision = part.layout.split(torch.ones_like(part.mean)) | {name: of_prior[name] for name in new}
+        of_prior = (-prior.restrict(part.layout).log_var).exp().to(part.mean)
+        precision = torch.where(part.layout.mask(new).to(part.mean.device), of_prior, torch.ones_like(part.mean))
         weight = weight_of_past(self.lam, part.layout, new, part.mean)
-        penalty = DiagonalFactor(part.layout, part.mean, part.layout.join(precision, lead=1)).scaled(weight)
+        penalty = DiagonalFactor(part.layout, part.mean, precision).scaled(weight)
         objective = Penalised(model, part.layout, penalty.on(held(model, part.layout)), self.draws)
         start = small_random(part.layout, new, part.mean, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "maximum a posteriori")

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import final
 
+import torch
+
 from vcl.beliefs.algebra import power, product
 from vcl.beliefs.mean_field import MeanField
 from vcl.errors import VclError
@@ -58,9 +60,13 @@ class Merged:
         q, model, data, prior, _ = target
         new: MeanField = self.project(target, rng, report)
         touched = q.layout.touched(data.heads)
-        unknown = set(fresh(q.restrict(touched), prior))
+        unknown = fresh(q.restrict(touched), prior)
         drawn = set(spread(model, touched).names)
-        both = touched.where(lambda name: name in drawn and name not in unknown)
+        both = touched.where(lambda name: name in drawn and unknown.get(name) != 0)
         if data.size == 0 or not both.names:
             return new
-        return new.merge(merge(q.restrict(both), new.restrict(both), self.weight))
+        fitted = new.restrict(both)
+        merged = merge(q.restrict(both), fitted, self.weight)
+        mask = both.mask(unknown).to(fitted.mean.device)  # outputs that a head has got since
+        kept = (torch.where(mask, one, two) for one, two in zip(fitted[1:], merged[1:], strict=True))
+        return new.merge(MeanField(both, *kept))

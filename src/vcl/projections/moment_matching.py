@@ -68,7 +68,7 @@ class MomentMatching:
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))
-        hidden = [name for name in fresh(part, prior) if name.startswith(TRUNK)]
+        hidden = {name: first for name, first in fresh(part, prior).items() if name.startswith(TRUNK)}
         mean = small_random(part.layout, hidden, part.mean, self.init_sd, rng)
         mean, var = self._pass(model, part.layout, mean, part.log_var.exp(), data, rng, report)
         return q.merge(MeanField(part.layout, mean, var.log()))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.belief import Factor
-from vcl.beliefs.layout import Layout
+from vcl.beliefs.layout import Layout, Rows
 from vcl.data import Data
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
@@ -42,13 +42,12 @@ def lambda_column(lam: Lambda, like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
 
 
-def weight_of_past(lam: Lambda, layout: Layout, new: list[str], mean: Tensor) -> Tensor:
-    """The weights of a penalty [R, D]: lambda, but 1 for the tensors ``new``, whose past is only the prior.
+def weight_of_past(lam: Lambda, layout: Layout, new: Rows, mean: Tensor) -> Tensor:
+    """The weights of a penalty [R, D]: lambda, but 1 for the rows ``new``, whose past is only the prior.
 
     lambda_t weights previous data, and those parameters have none.
     """
-    weight = layout.split(lambda_column(lam, mean).expand_as(mean))
-    return layout.join(weight | {name: torch.ones_like(weight[name]) for name in new}, lead=1)
+    return lambda_column(lam, mean).expand_as(mean).masked_fill(layout.mask(new).to(mean.device), 1)
 
 
 def on_held(model: Model, layout: Layout, values: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, Literal, final
 
 from torch import Tensor
 
+from vcl.beliefs.layout import Rows
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.mean_field_fit import CLIMBS, Climbs, MeanFieldFit
 from vcl.beliefs.registry import FAMILIES
@@ -193,18 +194,21 @@ class VariationalKL:
         _, wide = self._new(previous, target)
         return health_of(elbo.fit, parameters, previous, wide, self.init_var, reach)
 
-    def _new(self, previous: Any, target: Target[Any]) -> tuple[list[str], list[str]]:
-        """The tensors that start at small random means, and those that start at the variance ``init_var``."""
+    def _new(self, previous: Any, target: Target[Any]) -> tuple[Rows, Rows]:
+        """The rows that start at small random means, and those that start at the variance ``init_var``."""
         layout = previous.layout
-        new = list(layout.names) if self.start == "restart" else fresh(previous, target.prior)
+        new = dict.fromkeys(layout.names, 0) if self.start == "restart" else fresh(previous, target.prior)
         drawn = spread(target.model, layout).names
-        return new, list(drawn) if self.start == "reset" else [name for name in new if name in drawn]
+        if self.start == "reset":
+            return new, dict.fromkeys(drawn, 0)
+        return new, {name: first for name, first in new.items() if name in drawn}
 
     def first(self, previous: Any, target: Target[Any], rng: Rng, report: Report) -> Any:
         """The start of the fit."""
         layout, (new, wide) = previous.layout, self._new(previous, target)
         mean = small_random(layout, new, previous.mean, self.init_sd, rng, self.init)
-        if self.start != "restart" and self.ml_start and len(new) == len(layout.names):
+        whole = len(new) == len(layout.names) and not any(new.values())
+        if self.start != "restart" and self.ml_start and whole:
             rng = rng.at("ml")
             mean = maximum_likelihood(target.model, layout, mean, target.data, self.ascent, rng, report, self.draws)
         return previous.start(mean, wide, self.init_var)
