@@ -8,6 +8,7 @@ because the first layer's units are Gaussian and share no weights.
 from __future__ import annotations
 
 from math import pi
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +20,21 @@ from vcl.errors import VclError
 from vcl.ops.layers import TINY
 
 
-def through(layers: Layers, mean: Params, var: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+def through(
+    layers: Layers, mean: Params, var: Params, x: Tensor, fixed: Params = MappingProxyType({})
+) -> tuple[Tensor, Tensor]:
     """E and Var [N, out] of a chain's output for inputs x [N, ...], with parameters ~ N(mean, diag var).
 
-    The layers may be nn.Linear, nn.ReLU, nn.Flatten and nn.Identity.
+    The layers may be nn.Linear, nn.ReLU, nn.Flatten and nn.Identity. ``fixed`` are known parameters, without variance.
     """
+    # A variance of 0 for known values takes one number.
+    mean, var = {**fixed, **mean}, {**{name: value.new_zeros(()).expand_as(value) for name, value in fixed.items()}, **var}
     h: Tensor = x
     h_var: Tensor | None = None
     for name, layer in layers:
+        known = h_var is None and all(f"{name}.{own}" in fixed for own, _ in layer.named_parameters())
         h, h_var = _apply(layer, name, mean, var, h, h_var)
+        h_var = None if known else h_var
     return h, torch.zeros_like(h) if h_var is None else h_var
 
 

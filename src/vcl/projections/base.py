@@ -17,7 +17,7 @@ from vcl.data import Data
 from vcl.engines.choose import choose
 from vcl.errors import unknown
 from vcl.fitting.loop import Report, silent
-from vcl.models.base import Model
+from vcl.models.base import Model, start_of
 from vcl.ops.rng import Rng
 
 Q = TypeVar("Q", bound=Belief)
@@ -100,10 +100,21 @@ def lambda_of(project: object, run: int) -> float | None:
 def fresh(q: Belief, prior: MeanField) -> list[str]:
     """Names of the tensors of q whose mean still equals the prior's: no data has informed them.
 
-    The prior's mean (all zeros) is a saddle point of a network's likelihood, so a fit must start elsewhere.
+    The prior's mean, where it is zero, is a saddle point of a network's likelihood, so a fit must start elsewhere.
     """
     before = q.layout.split(prior.restrict(q.layout).mean.to(q.mean))
     return [name for name, now in q.layout.split(q.mean).items() if bool((now == before[name]).all())]
+
+
+def start_mean(model: Model, q: Belief, names: list[str], sd: float, rng: Rng, init: Init = "normal") -> Tensor:
+    """The mean of q [R, D] with the tensors ``names`` at the start of a fit: the model's start values, or small random
+    values (:func:`small_random`) where it offers none."""
+    offered = {name: value for name, value in start_of(model).items() if name in names}
+    mean = small_random(q.layout, [name for name in names if name not in offered], q.mean, sd, rng, init)
+    if not offered:
+        return mean
+    values = q.layout.split(mean)
+    return q.layout.join(values | {name: given.to(mean).expand_as(values[name]) for name, given in offered.items()}, 1)
 
 
 def small_random(layout: Layout, names: list[str], mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
