@@ -72,7 +72,9 @@ def with_adapters(net: nn.Module, rank: int, where: str | Sequence[str] | None =
     """
     linear = {name: part for name, part in net.named_modules() if type(part) is nn.Linear and not _inside(net, name)}
     if not linear:
-        raise VclError("the module has no nn.Linear, which adapters are for; choose a posterior over some layers instead.")
+        raise VclError(
+            "the module has no nn.Linear, so it has no place for adapters; choose a posterior over its layers."
+        )
     last = list(linear)[-1]
     chosen = _chosen(net, list(linear), last, where)
     _refuse_tied(net, chosen)

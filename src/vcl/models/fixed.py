@@ -32,7 +32,7 @@ class Fixed:
         free = {name: value for name, value in known.items() if name not in set(frozen)}
         memo = {id(value): nn.Parameter(value.detach().to("meta"), False) for value in free.values()}
         try:
-            self.module = deepcopy(module, memo).requires_grad_(False)  # type: ignore[arg-type]
+            self.module = deepcopy(module, memo).requires_grad_(False)
         except RuntimeError as error:
             raise VclError(
                 f"the module cannot be copied ({error}); give one whose parameters are plain nn.Parameter."
@@ -66,4 +66,4 @@ def _pieces(value: Tensor) -> Iterable[Tensor]:
     """The values in order, a bounded number at once."""
     if value.is_complex():
         value = torch.view_as_real(value)
-    return value.reshape(-1).split(PIECE) if value.numel() else ()
+    return torch.split(value.reshape(-1), PIECE) if value.numel() else ()

@@ -121,7 +121,7 @@ class Network:
         return prior._replace(mean=layout.join(means, lead=1))
 
     def digest(self) -> str:
-        """A checksum of the values that make this network another one: frozen ones, and the prior's mean; "" if none."""
+        """A checksum of the values that are not in the layout: frozen ones and the prior's mean; "" if none."""
         values = {} if self.fixed is None else {f"frozen {name}": value for name, value in self.fixed.values.items()}
         values |= {f"mean {name}": value for name, value in self.prior_values.items()}
         if values and not self.known_digest:

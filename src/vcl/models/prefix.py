@@ -44,7 +44,7 @@ class Prefix:
             raise VclError("there are no inputs to compute features of; give at least one example.")
         most = limits(like.device)
         size = max(1, min(most.rows, most.values // self._each(x, like)))
-        return torch.cat([self._of(part, like) for part in x.split(size)])
+        return torch.cat([self._of(part, like) for part in torch.split(x, size)])
 
     def over(self, data: Data, like: Tensor) -> Data:
         """``data`` with features in the place of its inputs; runs that share examples share their features."""
@@ -53,7 +53,8 @@ class Prefix:
         if data.x.stride(0) == 0 or data.runs == 1:
             one = self.features(data.x[0], like)
             return data._replace(x=one.unsqueeze(0).expand(data.runs, *one.shape))
-        return data._replace(x=self.features(data.x.flatten(0, 1), like).unflatten(0, data.x.shape[:2]))
+        found = self.features(data.x.flatten(0, 1), like)
+        return data._replace(x=found.view(data.runs, data.size, *found.shape[1:]))
 
     def _of(self, x: Tensor, like: Tensor) -> Tensor:
         x = own_input(x.to(like.device))
@@ -110,7 +111,7 @@ def _cut(module: nn.Module, held: set[int]) -> tuple[list[nn.Module], Named]:
     if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
         return [], list(module.named_children())
     front: list[nn.Module] = []
-    children: Named = list(module._modules.items())  # type: ignore[arg-type]  # also a child that stands twice
+    children: Named = list(module._modules.items())  # with a child that stands twice
     for place, (name, child) in enumerate(children):
         if all(id(value) in held for value in child.parameters()):
             front.append(child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from vcl.ops.rows import own_input
 ROWS = 3
 """The number of random inputs that a split is verified on."""
 
-ENDS = {
+ENDS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(1),
     "log_softmax": lambda logits: logits.log_softmax(1),
     "sigmoid": lambda logits: logits.sigmoid(),

@@ -28,8 +28,8 @@ from vcl.engines.structure import Latent, Opaque, Structure, chain_from, chain_o
 from vcl.errors import VclError, unknown
 from vcl.models.base import Heads, Role, no_latent, spread
 from vcl.models.network import TRUNK
-from vcl.models.sound import refuse_unsound
 from vcl.models.pixels import BernoulliPixels, Pixels
+from vcl.models.sound import refuse_unsound
 from vcl.ops.rows import as_input, own_input
 
 Private = Literal["lower", "upper", "both"]
