@@ -133,7 +133,7 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        _refuse(func)
+        _refuse(func, args, kwargs)
         result = func(*args, **kwargs)
         found = [id(value) for value in values_in((args, kwargs)) if id(value) in self.names]
         if not found or not any(isinstance(value, Tensor) for value in values_in(result)):
@@ -191,12 +191,26 @@ class _Local(TorchFunctionMode):
         return torch.addcmul(mean, (var + TINY).sqrt(), noise)
 
 
-def _refuse(func: Any) -> None:
-    if func is F.batch_norm or func is torch.batch_norm:
+def _refuse(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Raise VclError for a normalisation by the statistics of a batch; by fixed statistics each example is alone."""
+    training = TRAINING.get(func)
+    if training is not None and training(*args, **kwargs):
         raise VclError(
             "batch normalisation ties the examples of a batch together and keeps running statistics that no "
-            "posterior covers; use LayerNorm or GroupNorm instead."
+            "posterior covers; use LayerNorm or GroupNorm instead, or freeze the whole layer and call .eval() on it."
         )
+
+
+def _training_of(input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None,
+                    bias: Any = None, training: bool = False, *_: Any, **__: Any) -> bool:  # fmt: skip
+    return training
+
+
+TRAINING: dict[Any, Callable[..., bool]] = {
+    F.batch_norm: _training_of,
+    torch.batch_norm: lambda input, weight, bias, mean, var, training, *_, **__: training,
+}
+"""Whether a call of batch normalisation uses the statistics of its batch."""
 
 
 def _linear_arguments(

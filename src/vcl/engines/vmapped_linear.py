@@ -54,5 +54,5 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
         x, W = ctx.saved_tensors
-        g_x = g @ W if ctx.needs_input_grad[0] else None
-        return g_x, g.mT @ x, g.sum(0)
+        of_x, of_W, of_b = ctx.needs_input_grad  # a frozen weight has none
+        return g @ W if of_x else None, g.mT @ x if of_W else None, g.sum(0) if of_b else None

@@ -67,7 +67,7 @@ def packed(state: State[Any]) -> dict[str, Tensor]:
         "predictive": places,
         "sources": None if state.coreset is None else state.coreset.sources,
         **({"set_aside": state.set_aside} if state.set_aside else {}),
-        **({"fingerprint": state.fingerprint._asdict()} if state.fingerprint else {}),
+        **({"fingerprint": _without_default(state.fingerprint)} if state.fingerprint else {}),
     }
     tensors["about"] = torch.frombuffer(bytearray(json.dumps(about).encode()), dtype=torch.uint8)
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
@@ -127,6 +127,11 @@ def _state(about: dict[str, Any], tensors: dict[str, Tensor]) -> State[Any]:
     known = _fingerprint(about["fingerprint"], heads) if "fingerprint" in about else None
     predictive = {head: beliefs[place] for head, place in places.items()}
     return State(t, heads, beliefs[0], predictive, coreset, set_aside, known)
+
+
+def _without_default(known: Fingerprint) -> dict[str, Any]:
+    """As earlier versions wrote it, unless there is more to say."""
+    return {name: value for name, value in known._asdict().items() if name != "fixed" or value}
 
 
 def _fingerprint(given: dict[str, Any], heads: dict[str, int]) -> Fingerprint:

@@ -156,7 +156,9 @@ class ContinualLearner(ABC):
 
     # Learning.
 
-    def update(self, x: Any, y: Any = None, task: str | None = None, *, forget: float = 0.0, revisit: bool = False) -> Self:
+    def update(
+        self, x: Any, y: Any = None, task: str | None = None, *, forget: float = 0.0, revisit: bool = False
+    ) -> Self:
         """Learn from the examples x with labels or targets y: q_t = proj( q_{t-1} p(D_t | theta) ).
 
         ``x`` may be an array, a tensor, a DataFrame, or a Dataset or DataLoader of pairs. ``task`` names the data; by
@@ -271,7 +273,9 @@ class ContinualLearner(ABC):
             (*(() if known is None else known.history), update),
         )  # fmt: skip
 
-    def _record(self, draft: _Draft, step: Step, state: State[Any], watch: Watch, seconds: float, model: Network) -> Update:
+    def _record(
+        self, draft: _Draft, step: Step, state: State[Any], watch: Watch, seconds: float, model: Network
+    ) -> Update:
         before, health, last = step.before.propagated, watch.health, watch.last
         after = state.propagated.restrict(before.layout).mean if _same_shapes(before, state.propagated) else None
         past = 0.0 if step.before.t == 0 or after is None else lost(before, after, model.prior(step.before.heads))
@@ -333,7 +337,9 @@ class ContinualLearner(ABC):
         if task is None:
             if len(heads) == 1:
                 return next(iter(heads))
-            raise VclError(f"there is a head for each of the tasks {', '.join(heads)}; give one, as in task={next(iter(heads))!r}.")
+            raise VclError(
+                f"there is a head for each of the tasks {', '.join(heads)}; give one, as in task={next(iter(heads))!r}."
+            )
         if task not in known.tasks:
             raise unknown("task", str(task), known.tasks)
         return known.tasks[task].head
@@ -360,7 +366,9 @@ class ContinualLearner(ABC):
         q, part = known.state.propagated, self._part()
         kind = f"{self.KIND}, method {self.settings.method}, on {q.mean.device}"
         lines = [f"{kind}: {q.layout.size:,} parameters with a posterior{f' ({part.note})' if part.note else ''}"]
-        lines.append(f"inputs {list(known.inputs.shape)} {known.inputs.kind}{'' if known.scaling is None else ', standardised'}")
+        lines.append(
+            f"inputs {list(known.inputs.shape)} {known.inputs.kind}{'' if known.scaling is None else ', standardised'}"
+        )
         lines += [
             f"task {name}: {record.examples} examples, head {record.head}: {known.outputs[record.head]}"
             for name, record in known.tasks.items()
@@ -462,7 +470,9 @@ def _device(device: torch.device | str) -> torch.device:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:
-        raise VclError(f"device is {device!r}, which is not here ({str(error).splitlines()[0]}); give 'auto' or 'cpu'.") from error
+        raise VclError(
+            f"device is {device!r}, which is not here ({str(error).splitlines()[0]}); give 'auto' or 'cpu'."
+        ) from error
     return found
 
 

@@ -213,5 +213,3 @@ def _entropy(p: np.ndarray) -> np.ndarray:
     """H(p) of each row, as a share of that of as many classes that are alike."""
     entropy = -(p * np.log(np.clip(p, 1e-30, None))).sum(1)
     return np.asarray(entropy / np.log(max(2, p.shape[1])))
-
-

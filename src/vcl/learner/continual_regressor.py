@@ -121,7 +121,9 @@ class ContinualRegressor(ContinualLearner):
         if known is None:
             known = Targets(None if self.settings.extra["likelihood"] == "poisson" else of_targets(targets), columns)
         if columns != known.columns:
-            raise VclError(f"y has {columns or 1} columns of shape {y.shape}, and the first update had {known}; give the same.")
+            raise VclError(
+                f"y has {columns or 1} columns of shape {y.shape}, and the first update had {known}; give the same."
+            )
         scaled = targets if known.scaling is None else known.scaling(targets)
         units = self._family(known).units(columns or 1)
         own = self._part().own_head

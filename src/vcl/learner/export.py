@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import final
 
-import torch
 from torch import Tensor, nn
 
 from vcl.beliefs.layout import HEAD as PREFIX

@@ -63,7 +63,9 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
             if old.name not in kept:
                 old.unlink(missing_ok=True)
     except OSError as error:
-        raise VclError(f"cannot write to {folder} ({error.strerror or error}); free space or give another folder.") from error
+        raise VclError(
+            f"cannot write to {folder} ({error.strerror or error}); free space or give another folder."
+        ) from error
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -27,9 +27,7 @@ def examples(x: Any, y: Any, table: Table | None, warn: Any) -> Given:
     """All examples of an update, in memory; a Dataset or DataLoader gives both x and y."""
     if isinstance(x, DataLoader | Dataset):
         if y is not None:
-            raise VclError(
-                f"x is a {type(x).__name__}, which has its own labels, and y was given too; leave y out."
-            )
+            raise VclError(f"x is a {type(x).__name__}, which has its own labels, and y was given too; leave y out.")
         return _gathered(x)
     if y is None:
         raise VclError("y is missing; give one label or target for each example, as in update(x, y).")

@@ -77,4 +77,4 @@ def _is_table(x: Tensor) -> bool:
     if x.dim() != 2 or x.dtype == torch.uint8:
         return False
     low, high = (float(bound) for bound in torch.aminmax(x))
-    return not (0 <= low and high <= 1)
+    return not (low >= 0 and high <= 1)

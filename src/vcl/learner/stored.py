@@ -33,7 +33,9 @@ def described(known: Knowledge, outputs: Callable[[Any], Any]) -> dict[str, Any]
         "outputs": {head: outputs(each) for head, each in known.outputs.items()},
         "tasks": {name: record._asdict() for name, record in known.tasks.items()},
         "table": None if known.table is None else known.table.described(),
-        "sites": {name: {"names": site.layout.names, "shapes": site.layout.shapes} for name, site in known.sites.items()},
+        "sites": {
+            name: {"names": site.layout.names, "shapes": site.layout.shapes} for name, site in known.sites.items()
+        },
         "seen": dict(known.seen),
         "history": [update.described() for update in known.history],
     }

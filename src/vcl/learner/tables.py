@@ -1,9 +1,9 @@
 """Tables with named columns as numbers. What a column is follows from the first update and then stays.
 
-    a column of numbers    its value; missing values become the first update's mean. If the first update had some, a
-                           second column says 1 where the value is missing
-    any other column       one column for each category of the first update, 1 for the example's own. Missing is a
-                           category if the first update had some. A category that comes later has 0 in all of them
+a column of numbers    its value; missing values become the first update's mean. If the first update had some, a
+                       second column says 1 where the value is missing
+any other column       one column for each category of the first update, 1 for the example's own. Missing is a
+                       category if the first update had some. A category that comes later has 0 in all of them
 """
 
 from __future__ import annotations

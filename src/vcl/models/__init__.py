@@ -1,5 +1,8 @@
 """Models: a prior over theta and p(D | theta)."""
 
+from vcl.models.adapters import LowRank as LowRank
+from vcl.models.adapters import adapters_in as adapters_in
+from vcl.models.adapters import with_adapters as with_adapters
 from vcl.models.base import LatentModel as LatentModel
 from vcl.models.base import Model as Model
 from vcl.models.likelihoods import Categorical as Categorical
@@ -12,5 +15,9 @@ from vcl.models.network import mlp as mlp
 from vcl.models.pixels import BernoulliPixels as BernoulliPixels
 from vcl.models.pixels import NormalPixels as NormalPixels
 from vcl.models.pixels import Pixels as Pixels
+from vcl.models.prefix import Prefix as Prefix
+from vcl.models.prefix import split_prefix as split_prefix
+from vcl.models.selection import select_posterior as select_posterior
+from vcl.models.split_head import split_head as split_head
 from vcl.models.vae import Vae as Vae
 from vcl.models.vae import mlp_vae as mlp_vae

@@ -96,6 +96,39 @@ class HasLabelPoints(Protocol):
         ...
 
 
+@runtime_checkable
+class HasStart(Protocol):
+    """A model that offers values to start fits from."""
+
+    @property
+    def start_values(self) -> Params:
+        """Start values of what no data has informed, by the layout's names, for one run; others start at random."""
+        ...
+
+
+@runtime_checkable
+class HasFixed(Protocol):
+    """A model whose predictions depend on values that are not in its layout."""
+
+    def digest(self) -> str:
+        """A checksum of these values; "" if there are none."""
+        ...
+
+    def fixed_values(self, like: Tensor) -> Params:
+        """These values on the device and in the dtype of ``like``."""
+        ...
+
+
+def start_of(model: Model) -> Params:
+    """The start values that a model offers, if any."""
+    return model.start_values if isinstance(model, HasStart) else {}
+
+
+def digest_of(model: Model) -> str:
+    """The checksum of a model's values besides its parameters; "" if it has none."""
+    return model.digest() if isinstance(model, HasFixed) else ""
+
+
 def held(model: Model, layout: Layout) -> Layout:
     """The part of ``layout`` that has a posterior; KL, penalties and curvature cover only this part."""
     return layout.where(lambda name: model.role(name) == "random")

@@ -18,7 +18,7 @@ from torch import Tensor
 from vcl.beliefs.layout import Layout
 from vcl.data import Data, Source
 from vcl.errors import VclError
-from vcl.models.base import Heads, Model
+from vcl.models.base import Heads, Model, digest_of
 
 EXAMPLES = 2
 MOST = 32
@@ -44,16 +44,20 @@ class Fingerprint(NamedTuple):
     """Whether inputs are integers other than pixels, such as tokens."""
     dtype: str
     values: tuple[float, ...]
+    fixed: str = ""
+    """The checksum of values besides the parameters, such as frozen ones."""
 
 
 def fingerprint(model: Model, data: Data, heads: Heads, like: Tensor) -> Fingerprint:
     """The fingerprint of a model whose first data is ``data``; ``like`` has the device and dtype of its parameters.
 
-    It is computed in float64 if the model allows, which all devices round finely, else in the dtype of ``like``.
+    It is computed in float64 if the model allows, which all devices round finely, else in the dtype of ``like``; also
+    if the model has frozen values, of which float64 would need a copy. Their checksum then tells models apart.
     """
-    head, x = data.sources[0].head, data.x
+    head, x, fixed = data.sources[0].head, data.x, digest_of(model)
     whole = not x.is_floating_point() and x.dtype != torch.uint8
-    return _answered(model, Fingerprint(head, heads.get(head, 1), tuple(x.shape[2:]), whole, "float64", ()), like)
+    dtype = _name(like) if fixed else "float64"
+    return _answered(model, Fingerprint(head, heads.get(head, 1), tuple(x.shape[2:]), whole, dtype, (), fixed), like)
 
 
 def check_model(model: Model, layout: Layout, heads: Heads, known: Fingerprint | None, like: Tensor) -> None:
@@ -62,6 +66,8 @@ def check_model(model: Model, layout: Layout, heads: Heads, known: Fingerprint |
     ``known`` is that network's fingerprint, if any. The check costs one pass of two examples.
     """
     fault = _other_parameters(layout, model.prior(heads).layout)
+    if fault is None and known is not None and known.fixed != digest_of(model):
+        fault = "its parameters have the same names and shapes, but its frozen values or its prior's mean are others"
     if fault is None and known is not None:
         fault = _other_answers(known, _answered(model, known, like))
     if fault is not None:
@@ -96,11 +102,15 @@ def _other_answers(known: Fingerprint, here: Fingerprint) -> str | None:
     return None
 
 
+def _name(like: Tensor) -> str:
+    return str(like.dtype).removeprefix("torch.")
+
+
 def _answered(model: Model, asked: Fingerprint, like: Tensor) -> Fingerprint:
     """``asked`` with this model's outputs; in the dtype of ``like`` if model or device do not support the asked one."""
     values = _answers(model, asked, like)
     if not values:
-        asked = asked._replace(dtype=str(like.dtype).removeprefix("torch."))
+        asked = asked._replace(dtype=_name(like))
         values = _answers(model, asked, like)
     return asked._replace(values=values)
 

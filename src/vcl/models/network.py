@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
+from types import MappingProxyType
 from typing import final
 
 import torch
@@ -17,12 +18,15 @@ from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.data import Data
 from vcl.engines.attention import plain_attention
 from vcl.engines.moment_propagation import linear, through
-from vcl.engines.recurrent import drops_out, plain_recurrence, recurrent_layers
+from vcl.engines.recurrent import plain_recurrence, recurrent_layers
 from vcl.engines.structure import Fork, Opaque, Structure, chain_from, chain_of, flat_chain
 from vcl.engines.usage import check_many
 from vcl.errors import VclError
 from vcl.models.base import Heads, Role
+from vcl.models.fixed import Fixed, digest
 from vcl.models.likelihoods import HasLabelPoints, Likelihood
+from vcl.models.sound import refuse_unsound
+from vcl.models.starts import HeadStart, Values, check_fits, start_values
 from vcl.ops.layer_weights import Block
 from vcl.ops.rows import as_input, own_input
 
@@ -34,21 +38,50 @@ class Network:
     """f_theta(x) = head_h( trunk(x) ), theta = {theta^S, theta^H_h}, with prior N(0, prior_var I).
 
     ``trunk`` maps inputs [N, ...] to ``features`` values per example. Only its structure is used, not its parameter
-    values. Chains of layers are detected once (:mod:`vcl.engines.structure`) and use the layered engine. In a
-    single-head network all tasks name the same head.
+    values, unless the following ask for them. Chains of layers are detected once (:mod:`vcl.engines.structure`) and use
+    the layered engine. In a single-head network all tasks name the same head.
+
+    ``frozen`` names parameters of the trunk that have no posterior and no place in the layout: they keep the values
+    that the module has now, in a private copy. The general engine then computes the trunk; see
+    :func:`vcl.models.prefix.split_prefix` for features that are computed once, and
+    :func:`vcl.models.selection.select_posterior` for the names.
+
+    ``start="module"`` starts every fit of what no data has informed at the module's values, and ``prior_mean="module"``
+    makes them the prior's mean too, N(values, prior_var I). Both also take tensors by the layout's names, such as the
+    ``start_values`` and ``prior_values`` of another network. ``head_start`` has weight and bias of heads that start
+    there; without it heads start at random, with prior mean 0.
     """
 
-    def __init__(self, trunk: nn.Module, features: int, likelihood: Likelihood, prior_var: float = 1.0) -> None:
-        refuse_unsound(trunk)
+    def __init__(
+        self,
+        trunk: nn.Module,
+        features: int,
+        likelihood: Likelihood,
+        prior_var: float = 1.0,
+        frozen: Collection[str] = (),
+        start: Values | None = None,
+        prior_mean: Values | None = None,
+        head_start: HeadStart = MappingProxyType({}),
+    ) -> None:
+        refuse_unsound(trunk, frozen)
         if prior_var <= 0:
             raise VclError(f"prior_var is {prior_var}; a variance must be above 0.")
-        self.trunk = trunk
         self.features = features
         self.likelihood = likelihood
         self.prior_var = prior_var
-        self.recurrent = recurrent_layers(trunk)
-        flat = flat_chain(trunk)
-        self.layers = flat or chain_of(trunk)
+        self.frozen = frozenset(frozen)
+        self.fixed = Fixed(trunk, frozen) if self.frozen else None
+        self.trunk = trunk if self.fixed is None else self.fixed.module
+        known = {TRUNK + name: value for name, value in trunk.named_parameters() if name not in self.frozen}
+        anywhere = start_values(prior_mean, known, {} if prior_mean is None else head_start, features, "prior_mean")
+        self.prior_values: Params = anywhere
+        """The prior's mean by the layout's names; 0 elsewhere."""
+        self.start_values: Params = {**anywhere, **start_values(start, known, head_start, features, "start")}
+        """Where fits start, by the layout's names; at random elsewhere."""
+        self.known_digest = ""
+        self.recurrent = recurrent_layers(self.trunk)
+        flat = [] if self.frozen else flat_chain(trunk)
+        self.layers = flat or chain_of(self.trunk)
         self.chain = chain_from(flat, TRUNK.__add__) if flat else None
 
     @property
@@ -61,23 +94,43 @@ class Network:
         return "random"
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
-        """A fork of trunk and heads if the trunk is a chain of layers, else ``Opaque()``."""
+        """A fork of trunk and heads if the trunk is a chain of layers, all with a posterior; else ``Opaque()``."""
         if self.chain is None:
             return Opaque()
         blocks = {head: Block(f"{HEAD}{head}.weight", f"{HEAD}{head}.bias") for head in heads}
         return Fork(self.chain, blocks, self.likelihood)
 
     def layout(self, heads: Heads) -> Layout:
-        """The trunk's parameters (tied ones once), then each head's weight and bias."""
-        shapes = {TRUNK + name: tuple(value.shape) for name, value in self.trunk.named_parameters()}
+        """The trunk's parameters without frozen ones (tied ones once), then each head's weight and bias."""
+        shapes = {TRUNK + name: tuple(value.shape) for name, value in self._trunk_parameters()}
         for head, units in heads.items():
             shapes[f"{HEAD}{head}.weight"] = (units, self.features)
             shapes[f"{HEAD}{head}.bias"] = (units,)
         return Layout(tuple(shapes), tuple(shapes.values()))
 
     def prior(self, heads: Heads) -> MeanField:
-        """N(0, prior_var I)."""
-        return standard_normal(self.layout(heads), self.prior_var)
+        """N(0, prior_var I), or around ``prior_values``."""
+        layout = self.layout(heads)
+        prior = standard_normal(layout, self.prior_var)
+        check_fits(self.start_values, dict(zip(*layout, strict=True)))
+        if not self.prior_values:
+            return prior
+        means = layout.split(prior.mean) | {
+            name: value.unsqueeze(0) for name, value in self.prior_values.items() if name in layout.names
+        }
+        return prior._replace(mean=layout.join(means, lead=1))
+
+    def digest(self) -> str:
+        """A checksum of the values that are not in the layout: frozen ones and the prior's mean; "" if none."""
+        values = {} if self.fixed is None else {f"frozen {name}": value for name, value in self.fixed.values.items()}
+        values |= {f"mean {name}": value for name, value in self.prior_values.items()}
+        if values and not self.known_digest:
+            self.known_digest = digest(values)
+        return self.known_digest
+
+    def fixed_values(self, like: Tensor) -> Params:
+        """Frozen values and buffers of the trunk as a fit uses them, on the device and in the dtype of ``like``."""
+        return {} if self.fixed is None else self.fixed.at(like)
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log p(y | theta, x), each example by its own head."""
@@ -90,7 +143,9 @@ class Network:
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
         """The evidence at the output's moments (:mod:`vcl.engines.moment_propagation`), by each example's head."""
-        features, spread = through(self.layers, _trunk(mean), _trunk(var), as_input(data.x))
+        like = next(iter(mean.values()))
+        fixed = self.fixed_values(like)
+        features, spread = through(self.layers, _trunk(mean), _trunk(var), as_input(data.x), fixed)
 
         def answer(head: str) -> Tensor:
             weight, bias = zip(_head_params(mean, head), _head_params(var, head), strict=True)
@@ -138,10 +193,11 @@ class Network:
             self._check_input(data.x[0, :1])
 
     def _check_input(self, x: Tensor) -> None:
-        params = {name: value.new_zeros(value.shape, device=x.device) for name, value in self.trunk.named_parameters()}
+        like = x if x.is_floating_point() else torch.zeros((), device=x.device)
+        params = {name: self._zeros(value, x) for name, value in self._trunk_parameters()}
         try:
             with torch.no_grad():
-                shape = tuple(self._trunk_of(params, x).shape)
+                shape = tuple(self._trunk_of(params, x, like).shape)
         except RuntimeError as error:
             raise VclError(
                 f"the network does not take inputs of shape {tuple(x.shape[1:])} and dtype {x.dtype}: {error}"
@@ -149,15 +205,23 @@ class Network:
         if shape != (1, self.features):
             raise VclError(f"the trunk gives {shape[1:]} values per example but features={self.features} was given.")
         if self.chain is None:
-            check_many(lambda params: self._trunk_of(params, x), params)
+            check_many(lambda params: self._trunk_of(params, x, like), params)
+
+    def _zeros(self, value: Tensor, x: Tensor) -> Tensor:
+        dtype = x.dtype if self.frozen and x.is_floating_point() else value.dtype
+        return torch.zeros(value.shape, dtype=dtype, device=x.device)
+
+    def _trunk_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """The trunk's parameters with a posterior, by their own names."""
+        return [(name, value) for name, value in self.trunk.named_parameters() if name not in self.frozen]
 
     def _features(self, params: Params, x: Tensor) -> Tensor:
-        return self._trunk_of(_trunk(params), x)
+        return self._trunk_of(_trunk(params), x, next(iter(params.values())))
 
-    def _trunk_of(self, params: Params, x: Tensor) -> Tensor:
-        """The trunk's features with these parameters."""
+    def _trunk_of(self, params: Params, x: Tensor, like: Tensor) -> Tensor:
+        """The trunk's features with these parameters; frozen values are taken in the dtype of ``like``."""
         with plain_attention() if self.chain is None else nullcontext(), plain_recurrence(self.recurrent):
-            features: Tensor = functional_call(self.trunk, dict(params), own_input(x))
+            features: Tensor = functional_call(self.trunk, {**self.fixed_values(like), **params}, own_input(x))
         return features
 
     def _head(self, params: Params, features: Tensor, head: str) -> Tensor:
@@ -209,19 +273,3 @@ def _labels(data: Data, head: str) -> Tensor:
 def _filled(values: Tensor, count: int) -> Tensor:
     """``values`` [K, ...] with zeros up to ``count`` points."""
     return torch.cat([values, values.new_zeros(count - len(values), *values.shape[1:])])
-
-
-def refuse_unsound(module: nn.Module) -> None:
-    """Raise VclError if a layer has no sound treatment under a posterior over its weights."""
-    for name, layer in module.named_modules():
-        what = f"layer {name!r} ({type(layer).__name__})"
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm) or getattr(layer, "track_running_stats", False):
-            raise VclError(
-                f"{what} keeps running statistics of batches, which no posterior covers and old tasks would lose; use "
-                "LayerNorm or GroupNorm instead."
-            )
-        if drops_out(layer) or (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 and layer.training):
-            raise VclError(
-                f"{what} adds its own noise (dropout) to the draws of the weights; remove it, or call .eval() on "
-                "the module."
-            )

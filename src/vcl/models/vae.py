@@ -27,8 +27,9 @@ from vcl.engines.recurrent import recurrent_layers
 from vcl.engines.structure import Latent, Opaque, Structure, chain_from, chain_of, flat_chain, is_chain, names_in
 from vcl.errors import VclError, unknown
 from vcl.models.base import Heads, Role, no_latent, spread
-from vcl.models.network import TRUNK, refuse_unsound
+from vcl.models.network import TRUNK
 from vcl.models.pixels import BernoulliPixels, Pixels
+from vcl.models.sound import refuse_unsound
 from vcl.ops.rows import as_input, own_input
 
 Private = Literal["lower", "upper", "both"]

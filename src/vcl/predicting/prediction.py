@@ -12,7 +12,7 @@ from vcl.engines.predictor import drawn_predictions, predictor
 from vcl.engines.size import values_made
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
-from vcl.models.base import Model, roles
+from vcl.models.base import HasFixed, Model, roles
 from vcl.ops.devices import limits
 from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
@@ -134,5 +134,6 @@ def _rows(q: Belief, model: Model, engine: Engine, head: str, x: Tensor) -> int:
     if engine.counts_rows or not x.shape[1]:
         return most.rows
     params, one = q.layout.split(q.mean[0]), x[0, :1].to(q.mean.device)
-    each = max(1, values_made(lambda: model.predict(params, one, head)))
+    fixed = model.fixed_values(q.mean).values() if isinstance(model, HasFixed) else ()
+    each = max(1, values_made(lambda: model.predict(params, one, head), fixed))
     return max(1, min(most.rows, most.values // each))

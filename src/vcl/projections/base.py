@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -17,7 +18,7 @@ from vcl.data import Data
 from vcl.engines.choose import choose
 from vcl.errors import unknown
 from vcl.fitting.loop import Report, silent
-from vcl.models.base import Model
+from vcl.models.base import Model, start_of
 from vcl.ops.rng import Rng
 
 Q = TypeVar("Q", bound=Belief)
@@ -101,7 +102,7 @@ def fresh(q: Belief, prior: MeanField) -> dict[str, int]:
     """The tensors of q whose mean still equals the prior's, as rows: no data has informed them.
 
     Of other tensors of a head, these are the last rows that are all at the prior: outputs that the head has got since.
-    The prior's mean (all zeros) is a saddle point of a network's likelihood, so a fit must start elsewhere.
+    The prior's mean, where it is zero, is a saddle point of a network's likelihood, so a fit must start elsewhere.
     """
     before = q.layout.split(prior.restrict(q.layout).mean.to(q.mean))
     found: dict[str, int] = {}
@@ -124,6 +125,35 @@ def _first_of_last(same: Tensor) -> int:
     """The first of the last rows of [R, rows, ...] that are True throughout; the number of rows if there are none."""
     other = (~same.transpose(0, 1).flatten(1).all(1)).nonzero()
     return int(other[-1]) + 1 if len(other) else 0
+
+
+def start_mean(model: Model, q: Belief, new: Rows, sd: float, rng: Rng, init: Init = "normal") -> Tensor:
+    """The mean of q [R, D] with the rows ``new`` at the start of a fit: the model's start values, or small random
+    values (:func:`small_random`) where it offers none."""
+    sizes = {name: _rows(shape) for name, shape in zip(*q.layout, strict=True)}
+    offered = {name: value for name, value in start_of(model).items() if new.get(name, inf) < _rows(value.shape)}
+    # A head may have got more outputs than there are start values.
+    left = {name: max(first, _rows(offered[name].shape)) if name in offered else first for name, first in new.items()}
+    mean = small_random(
+        q.layout, {name: first for name, first in left.items() if first < sizes[name]}, q.mean, sd, rng, init
+    )  # fmt: skip
+    if not offered:
+        return mean
+    values = q.layout.split(mean)
+    for name, given in offered.items():
+        whole = given.to(mean).expand(len(mean), *given.shape)
+        if new[name] == 0 and given.shape == values[name].shape[1:]:
+            values[name] = whole
+        else:
+            first, last = new[name], left[name]
+            parts = [values[name][:, :first], whole[:, first:last], values[name][:, last:]]
+            values[name] = torch.cat(parts, dim=1)
+    return q.layout.join(values, lead=1)
+
+
+def _rows(shape: Sequence[int]) -> int:
+    """The number of rows of a tensor of this shape; a scalar has one."""
+    return shape[0] if len(shape) else 1
 
 
 def small_random(layout: Layout, new: Rows, mean: Tensor, sd: float, rng: Rng, init: Init = "normal") -> Tensor:

@@ -18,7 +18,7 @@ from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column
 
 Anchor = Literal["own", "previous"]
@@ -68,7 +68,7 @@ class ElasticWeightConsolidation:
         past = q.restrict(q.layout.touched(data.heads))
         penalty = past.factor().on(held(model, past.layout))  # includes the lambdas
         objective = Penalised(model, past.layout, penalty, self.draws)
-        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
+        start = start_mean(model, past, fresh(past, prior), self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")
         phi = self.curvature(model, past.layout, theta, data, rng.at("curvature"))
         anchor = theta if self.anchor == "own" else start

@@ -37,7 +37,7 @@ from vcl.ops.layer_weights import Block
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
 from vcl.ops.rotations import eigen
-from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column
 
 
@@ -86,9 +86,7 @@ class KroneckerLaplace:
         delta = prior_precision(model, previous, prior)
         penalty = past(previous, delta, self.lam, self.prior)
         objective = Penalised(model, previous.layout, penalty)
-        start = small_random(
-            previous.layout, fresh(previous, prior), previous.mean, self.init_sd, rng, self.init
-        )  # fmt: skip
+        start = start_mean(model, previous, fresh(previous, prior), self.init_sd, rng, self.init)
         told = _Last(report)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, told, "Kronecker-factored Laplace")
         blocks = self.blocks(model, previous, delta, data)

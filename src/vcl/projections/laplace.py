@@ -17,7 +17,7 @@ from vcl.fitting.curvature import Curvature
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
 
 
@@ -63,7 +63,7 @@ class LaplacePropagation:
         new = fresh(previous, prior)
         weight = weight_of_past(self.lam, previous.layout, new, previous.mean)
         objective = Penalised(model, previous.layout, factor.scaled(weight).on(known), self.draws)
-        start = small_random(previous.layout, new, previous.mean, self.init_sd, rng, self.init)
+        start = start_mean(model, previous, new, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "Laplace propagation")
         # Sigma_t^{-1} = Phi_t + Sigma_{t-1}^{-1}
         precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + factor.precision

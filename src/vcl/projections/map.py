@@ -18,7 +18,7 @@ from vcl.beliefs.point import Point
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, weight_of_past
 
 
@@ -63,6 +63,6 @@ class MaximumAPosteriori:
         weight = weight_of_past(self.lam, part.layout, new, part.mean)
         penalty = DiagonalFactor(part.layout, part.mean, precision).scaled(weight)
         objective = Penalised(model, part.layout, penalty.on(held(model, part.layout)), self.draws)
-        start = small_random(part.layout, new, part.mean, self.init_sd, rng, self.init)
+        start = start_mean(model, part, new, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "maximum a posteriori")
         return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

@@ -23,10 +23,10 @@ from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.loop import Progress, Report, silent
 from vcl.fitting.step import gather
-from vcl.models.base import Model, refuse_latent
+from vcl.models.base import Model, refuse_latent, start_of
 from vcl.models.network import TRUNK
 from vcl.ops.rng import Rng
-from vcl.projections.base import Target, fresh, small_random
+from vcl.projections.base import Target, fresh, start_mean
 
 TICKS = 10
 """The most progress reports per pass."""
@@ -43,7 +43,8 @@ class MomentMatching:
     that update, as in probabilistic backpropagation.
 
     Means of hidden layers that are still at the prior start at small random values of deviation ``init_sd``, because
-    identical units get identical updates. Everything else starts exactly at q.
+    identical units get identical updates. Start values of the model take their place, also in heads. Everything else
+    starts exactly at q.
     """
 
     batch: int = 1
@@ -68,8 +69,10 @@ class MomentMatching:
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))
-        hidden = {name: first for name, first in fresh(part, prior).items() if name.startswith(TRUNK)}
-        mean = small_random(part.layout, hidden, part.mean, self.init_sd, rng)
+        offered = start_of(model)
+        fresh_rows = fresh(part, prior).items()
+        moved = {name: first for name, first in fresh_rows if name.startswith(TRUNK) or name in offered}
+        mean = start_mean(model, part, moved, self.init_sd, rng)
         mean, var = self._pass(model, part.layout, mean, part.log_var.exp(), data, rng, report)
         return q.merge(MeanField(part.layout, mean, var.log()))
 

@@ -18,7 +18,7 @@ from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
 from vcl.fitting.step import Step
 from vcl.models.base import Model
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 
 
 @final
@@ -102,6 +102,6 @@ class MaximumLikelihood:
         if data.size == 0:
             return q
         part = q.restrict(q.layout.touched(data.heads))
-        start = small_random(part.layout, fresh(part, prior), part.mean, self.init_sd, rng, self.init)
+        start = start_mean(model, part, fresh(part, prior), self.init_sd, rng, self.init)
         theta = maximum_likelihood(model, part.layout, start, data, self.ascent, rng, report, self.draws)
         return Point(q.layout, q.layout.put(q.mean, part.layout, theta))

@@ -23,7 +23,7 @@ from vcl.fitting.loop import Ascent, Report, climb, silent
 from vcl.models.base import Model, held
 from vcl.ops.penalties import add_path
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, engine_at_points, fresh, small_random
+from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_column, on_held
 
 
@@ -72,7 +72,7 @@ class SynapticIntelligence:
         past = q.restrict(q.layout.touched(data.heads))
         penalty = past.factor().scaled(lambda_column(self.lam, past.mean)).on(held(model, past.layout))
         objective = Penalised(model, past.layout, penalty, self.draws)
-        start = small_random(past.layout, fresh(past, prior), past.mean, self.init_sd, rng, self.init)
+        start = start_mean(model, past, fresh(past, prior), self.init_sd, rng, self.init)
         omega, before, theta = torch.zeros_like(start), start.clone(), start
         for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
             # theta is after the step, the gradient before it. That gradient includes the penalty's, which is added

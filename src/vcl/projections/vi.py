@@ -27,7 +27,7 @@ from vcl.models.base import Model, roles, spread
 from vcl.ops.adam import make_adam
 from vcl.ops.noise import Key
 from vcl.ops.rng import Rng
-from vcl.projections.base import Init, Target, fresh, small_random
+from vcl.projections.base import Init, Target, fresh, start_mean
 from vcl.projections.point import maximum_likelihood
 
 Start = Literal["continue", "reset", "restart"]
@@ -206,7 +206,7 @@ class VariationalKL:
     def first(self, previous: Any, target: Target[Any], rng: Rng, report: Report) -> Any:
         """The start of the fit."""
         layout, (new, wide) = previous.layout, self._new(previous, target)
-        mean = small_random(layout, new, previous.mean, self.init_sd, rng, self.init)
+        mean = start_mean(target.model, previous, new, self.init_sd, rng, self.init)
         whole = len(new) == len(layout.names) and not any(new.values())
         if self.start != "restart" and self.ml_start and whole:
             rng = rng.at("ml")
