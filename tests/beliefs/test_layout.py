@@ -1,6 +1,8 @@
+import pytest
 import torch
 
 from vcl.beliefs.layout import Layout, head_of
+from vcl.errors import VclError
 
 SHARED = Layout(("trunk.w", "trunk.b", "scale"), ((3, 2), (3,), ()))
 HEADS = Layout(("heads.a.weight", "heads.a.bias", "heads.b.weight", "heads.b.bias"), ((2, 3), (2,), (1, 3), (1,)))
@@ -39,6 +41,32 @@ def test_put_replaces_a_part_and_leaves_every_other_bit() -> None:
 def test_append_of_nothing_new_is_the_same_vector() -> None:
     flat = torch.randn(2, BOTH.size)
     assert torch.equal(BOTH.append(flat, SHARED, torch.zeros(1, SHARED.size)), flat)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("heads.a.weight", (1, 3)),
+        ("heads.a.weight", (2, 4)),
+        ("heads.a.weight", (4,)),
+        ("trunk.w", (4, 2)),
+        ("scale", (1,)),
+    ],
+)
+def test_only_heads_grow_and_only_by_rows(name: str, shape: tuple[int, ...]) -> None:
+    other = Layout((name,), (shape,))
+    with pytest.raises(VclError, match=rf"'{name}' has shape .* and cannot become .*; a head may only get more"):
+        BOTH.extend(other)
+    with pytest.raises(VclError, match="cannot become"):
+        BOTH.append(torch.zeros(1, BOTH.size), other, torch.zeros(1, other.size))
+
+
+def test_a_mask_is_of_the_rows_asked_for() -> None:
+    found = BOTH.split(BOTH.mask({"trunk.w": 2, "scale": 0, "heads.a.bias": 2, "heads.b.weight": 0}))
+    assert found["trunk.w"].tolist() == [[False, False], [False, False], [True, True]]
+    assert found["scale"].item()
+    assert found["heads.b.weight"].tolist() == [[True, True, True]]
+    assert not any(found[name].any() for name in ("trunk.b", "heads.a.weight", "heads.a.bias", "heads.b.bias"))
 
 
 def test_head_names_may_hold_dots_and_slashes() -> None:

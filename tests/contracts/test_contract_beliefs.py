@@ -15,6 +15,7 @@ from vcl.beliefs.mean_field import MeanField, standard_normal
 from vcl.beliefs.point import Point
 from vcl.beliefs.quadratic import Quadratic
 from vcl.beliefs.registry import FAMILIES, name_of
+from vcl.errors import VclError
 from vcl.ops.layer_weights import Block
 
 LAYOUT = Layout(("trunk.w", "heads.a.w", "heads.b.w"), ((2, 2), (3,), ()))
@@ -115,6 +116,30 @@ class TestEveryFamily:
         spread = (grown.draw(noise)[..., D:] / noise[..., D:]).abs()
         assert {round(value, 6) for value in spread.flatten().tolist()} <= stands_at_prior
         assert grown.grow(prior).layout == GROWN
+
+    def test_a_head_gets_outputs_at_the_prior_and_the_old_ones_stay(self, name: str) -> None:
+        """heads.a has two outputs more, and stands before heads.b; heads.c is new."""
+        q, more = MADE[name](0, LAYOUT), Layout(GROWN.names, ((2, 2), (5,), (), (2,)))
+        q = q.grow(standard_normal(LAYOUT, 0.25))
+        old, new = LAYOUT.leading(more), more.mask({"heads.a.w": 3, "heads.c.w": 0})
+        grown = q.grow(standard_normal(more, 0.25))
+        assert grown.layout == more
+        for key, value in grown.tensors().items():
+            square = value.shape[1:] == (more.size, more.size)
+            if value.shape[-1] == more.size:
+                kept = value[:, old][:, :, old] if square else value[:, old]
+                assert torch.equal(kept, q.tensors()[key])
+                assert not (square and value[:, new][:, :, ~new].any())
+            else:
+                assert torch.equal(value, q.tensors()[key])
+        assert not grown.mean[:, new].any()
+        noise = numbers(1, RUNS, 5, more.size)
+        spread = (grown.draw(noise)[..., new] / noise[..., new]).abs()
+        assert {round(value, 6) for value in spread.flatten().tolist()} <= {0.0, 0.5}
+        assert same(grown.grow(standard_normal(more, 9.0)), grown)
+        assert near(grown.restrict(LAYOUT.touched(["b"])), q.restrict(LAYOUT.touched(["b"])))
+        with pytest.raises(VclError, match="a head may only get more outputs"):
+            grown.grow(standard_normal(LAYOUT))
 
     def test_a_restriction_merged_back_changes_nothing(self, name: str) -> None:
         q = MADE[name](0, LAYOUT)
@@ -274,6 +299,17 @@ class TestVariationalFamilies:
         assert torch.allclose(covariance[:, wide][:, :, wide], 0.04 * torch.eye(3).double().expand(RUNS, 3, 3))
         assert not covariance[:, wide][:, :, others].any()
         assert torch.allclose(covariance[:, others][:, :, others], before[:, others][:, :, others], rtol=1e-9)
+
+    def test_a_start_is_wide_in_single_rows(self, name: str, climbs: str) -> None:
+        q = MADE[name](0, LAYOUT)
+        mask = LAYOUT.mask({"heads.a.w": 1, "heads.b.w": 0})
+        covariance, before = (
+            COVARIANCE[name](q.start(q.mean, {"heads.a.w": 1, "heads.b.w": 0}, 0.04)),
+            COVARIANCE[name](q),
+        )
+        assert torch.allclose(covariance[:, mask][:, :, mask], 0.04 * torch.eye(3).double().expand(RUNS, 3, 3))
+        assert not covariance[:, mask][:, :, ~mask].any()
+        assert torch.allclose(covariance[:, ~mask][:, :, ~mask], before[:, ~mask][:, :, ~mask], rtol=1e-9)
 
     def test_the_prior_is_a_member(self, name: str, climbs: str) -> None:
         prior = standard_normal(LAYOUT, 2.0).to(torch.float64).expand(RUNS)

@@ -78,6 +78,8 @@ def test_pad_is_the_inverse_of_cut_and_fills_the_rest(
 def test_a_grown_vector_begins_with_the_old_one_and_ends_with_what_is_new(
     old: Layout, other: Layout, runs: int, seed: int
 ) -> None:
+    known = dict(zip(*old, strict=True))
+    other = other._replace(shapes=tuple(known.get(name, shape) for name, shape in zip(*other, strict=True)))
     grown, new = old.extend(other), old.new(other)
     assert grown.names[: len(old.names)] == old.names
     assert set(grown.names) == {*old.names, *other.names}
@@ -87,6 +89,41 @@ def test_a_grown_vector_begins_with_the_old_one_and_ends_with_what_is_new(
     assert bits(made[:, : old.size]) == bits(flat)
     assert bits(made[:, old.size :]) == bits(other.pick(prior, new).expand(runs, -1))
     assert grown.extend(other) == grown
+
+
+@few(100)
+@given(layouts(), layouts(), st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(1, 3), SEEDS)
+def test_heads_with_more_rows_keep_their_first_ones(
+    old: Layout, other: Layout, more: list[int], runs: int, seed: int
+) -> None:
+    """Every head's tensor has some rows more in what it grows by, where unknown tensors may stand between."""
+    known = dict(zip(*old, strict=True))
+    shapes = tuple(
+        (shape[0] + more[at % len(more)], *shape[1:]) if shape and head_of(name) is not None else shape
+        for at, (name, shape) in enumerate((name, known.get(name, shape)) for name, shape in zip(*other, strict=True))
+    )
+    other = other._replace(shapes=shapes)
+    grown = old.extend(other)
+    assert grown.names == old.names + old.new(other).names
+    assert dict(zip(*grown, strict=True)) == known | dict(zip(*other, strict=True))
+    flat, prior = values([runs, old.size], seed), values([1, other.size], seed + 7)
+    made, given_rows = old.append(flat, other, prior), other.split(prior)
+    assert bits(made[:, old.leading(grown)]) == bits(flat)
+    first = {name: shape[0] if shape else 0 for name, shape in known.items()}
+    for name, value in grown.split(made).items():
+        if name not in known:
+            assert bits(value) == bits(given_rows[name].expand(value.shape))
+        elif dict(zip(*grown, strict=True))[name] != known[name]:
+            new_rows = given_rows[name][:, first[name] :]
+            assert bits(value[:, first[name] :]) == bits(new_rows.expand(runs, *new_rows.shape[1:]))
+    appeared = {
+        name: first.get(name, 0)
+        for name, shape in zip(*grown, strict=True)
+        if name not in known or shape != known[name]
+    }
+    mask = torch.ones(grown.size, dtype=torch.bool)
+    mask[old.leading(grown)] = False
+    assert torch.equal(grown.mask(appeared), mask)
 
 
 @few(60)
