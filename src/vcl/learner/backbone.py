@@ -17,6 +17,7 @@ from vcl.models.network import Network
 from vcl.models.prefix import Prefix, split_prefix
 from vcl.models.selection import Posterior, select_posterior
 from vcl.models.split_head import split_head
+from vcl.models.starts import Values
 from vcl.ops.rows import own_input
 
 Ending = Literal["new", "own"]
@@ -65,22 +66,14 @@ class Backbone(NamedTuple):
     shape: Shape
     note: str
 
-    def network(self, likelihood: Likelihood, start: Mapping[str, Tensor] | None = None) -> Network:
-        """The model. ``start`` has saved values of the trunk, in the place of the module's own."""
-        if start is not None:
-            with torch.no_grad():
-                for name, value in self.trunk.named_parameters():
-                    if name in start:
-                        value.copy_(start[name])
+    def network(self, likelihood: Likelihood, prior: Mapping[str, Tensor] | None = None) -> Network:
+        """The model, whose fits start at the module's values. ``prior`` has the prior's mean, if it was saved."""
         head_start = {} if self.own_head is None else {HEAD: self.own_head}
+        mean: Values | None = "module" if self.shape.prior_mean == "net" else None
         return Network(
             self.trunk, self.features, likelihood, self.shape.prior_var, frozen=self.frozen, start="module",
-            head_start=head_start, prior_mean="module" if self.shape.prior_mean == "net" else "zero",
+            prior_mean=mean if prior is None else prior, head_start=head_start,
         )  # fmt: skip
-
-    def start(self) -> dict[str, Tensor]:
-        """The values of the trunk that are not frozen, where a first fit starts."""
-        return {name: value.detach().cpu() for name, value in self.trunk.named_parameters() if name not in self.frozen}
 
     def digests(self) -> dict[str, str]:
         """A checksum of each frozen parameter of the trunk, and one of the whole prefix."""
@@ -116,7 +109,7 @@ def backbone(net: nn.Module, example: Tensor, shape: Shape, seed: int = 0) -> Ba
     trunk = trunk if width.flat else nn.Sequential(trunk, nn.Flatten())
     frozen = chosen.frozen if width.flat else tuple(f"0.{each}" for each in chosen.frozen)
     prefix, rest, left = split_prefix(trunk, frozen)
-    return Backbone(prefix, rest, left, width.count, own, shape, str(chosen) if chosen.frozen else "")
+    return Backbone(prefix, rest, left, width.values, own, shape, str(chosen) if chosen.frozen else "")
 
 
 WITH_ALL: Sequence[str] = ("*",)
@@ -126,7 +119,7 @@ WITH_ALL: Sequence[str] = ("*",)
 class Width(NamedTuple):
     """The values per example that a trunk gives, and whether as one row."""
 
-    count: int
+    values: int
     flat: bool
 
 

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from vcl import __version__
-from vcl.beliefs.algebra import fade, quotient
+from vcl.beliefs.algebra import quotient
+from vcl.beliefs.fading import fade
 from vcl.data import dataset
 from vcl.errors import VclError, unknown
 from vcl.learner import folder, stored
@@ -125,7 +126,7 @@ class ContinualLearner(ABC):
         self.device = _device(device)
         self._known: Knowledge | None = None
         self._backbone: Backbone | None = None
-        self._start: Mapping[str, Tensor] | None = None
+        self._prior: Mapping[str, Tensor] | None = None
         self._network: Network | None = None
 
     # What the two kinds of learner differ in.
@@ -327,7 +328,7 @@ class ContinualLearner(ABC):
         """The network with a likelihood; the last one is kept."""
         wanted = self._likelihood() if likelihood is None else likelihood
         if self._network is None or self._network.likelihood != wanted:
-            self._network = self._part().network(wanted, self._start)
+            self._network = self._part().network(wanted, self._prior)
         return self._network
 
     def _head_of(self, task: str | None) -> str:
@@ -419,23 +420,23 @@ class ContinualLearner(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything but the network's code to a folder, atomically; see :mod:`vcl.learner.folder`."""
-        known, part = self._knows(), self._part()
+        known = self._knows()
         about = {
             "kind": self.KIND,
             "vcl": __version__,
             "settings": self.settings.described(),
-            "frozen": part.digests(),
+            "frozen": self._part().digests(),
             **stored.described(known, self._stored_outputs),
         }
-        start = part.start() if self.settings.shape.prior_mean == "net" else {}
-        folder.write(path, folder.Content(about, stored.state_bytes(known), stored.arrays(known, start)))
+        prior = self._model().prior_values
+        folder.write(path, folder.Content(about, stored.state_bytes(known), stored.arrays(known, prior)))
 
     def _load(self, content: folder.Content, path: str | os.PathLike[str]) -> Self:
         """Take over what a folder holds, checked against the network."""
-        known, start = stored.knowledge(content, self._loaded_outputs, self.device, path)
+        known, prior = stored.knowledge(content, self._loaded_outputs, self.device, path)
         example = stored.example(known.inputs)
         self._backbone = backbone(self.net, example, self.settings.shape, self.settings.seed)
-        self._start = start or None
+        self._prior = prior or None
         stored.check_frozen(content.about["frozen"], self._backbone.digests(), path)
         stored.check_network(known.state, self._model(), path)
         self._known = known

@@ -157,12 +157,14 @@ class ContinualClassifier(ContinualLearner):
     def predict(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
         """The most probable label of each example [N], as it was given in updates."""
         best = self.predict_proba(x, task, draws).argmax(1)
-        return np.array(self.classes(task))[best]
+        found: np.ndarray = np.array(self.classes(task))[best]
+        return found
 
     def infer_task(self, x: Any, draws: int = DRAWS) -> np.ndarray:
         """The task whose head is surest of each example [N]: the one of the smallest predictive entropy."""
         heads, rows = self._heads(), self._rows(x)
-        return np.array(heads)[np.argmin([_entropy(self._proba(rows, head, draws)) for head in heads], axis=0)]
+        found: np.ndarray = np.array(heads)[np.argmin([_entropy(self._proba(rows, head, draws)) for head in heads], 0)]
+        return found
 
     def uncertainty(self, x: Any, task: str | None = None, draws: int = DRAWS) -> Uncertainty:
         """How unsure the prediction of each example is, and why; inputs from no known task have large values."""

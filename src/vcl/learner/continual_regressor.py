@@ -129,8 +129,8 @@ class ContinualRegressor(ContinualLearner):
         own = self._part().own_head
         if own is not None and len(own[1]) != units:
             raise VclError(
-                f"the last layer of the network has {len(own[1])} outputs, and {known} of this likelihood need {units}; "
-                "change the layer, or leave out head='own'."
+                f"the last layer of the network has {len(own[1])} outputs, and {known} of this likelihood need {units}"
+                "; change the layer, or leave out head='own'."
             )
         return known, scaled.float(), units
 

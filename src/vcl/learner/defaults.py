@@ -18,6 +18,9 @@ from vcl.recursion import Method
 MethodName = Literal["structured", "mean-field", "laplace"]
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 
+NEAR = NaturalGradient(forget=2.0)
+"""Steps that keep about an eighth of the start in the precision: the start is the result of Laplace propagation."""
+
 STEPS = 2000
 """The steps of a fit, about."""
 
@@ -70,4 +73,4 @@ def build(name: MethodName, effort: Effort, examples: int, memory: int) -> Metho
         return Method(laplace, rule)
     if name == "mean-field":
         return Method(VariationalKL(how, draws, "local", natural=NaturalGradient(), ml_start=False), rule)
-    return Method(KroneckerVariational(laplace, how, draws), rule)
+    return Method(KroneckerVariational(laplace, how, draws, natural=NEAR), rule)

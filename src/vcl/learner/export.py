@@ -23,6 +23,9 @@ from vcl.ops.rng import Rng
 class Standardized(nn.Module):
     """(x - centre) / width."""
 
+    centre: Tensor
+    width: Tensor
+
     def __init__(self, scaling: Scaling) -> None:
         super().__init__()
         self.register_buffer("centre", scaling.centre.double())
@@ -45,6 +48,9 @@ class Pixels(nn.Module):
 @final
 class Rescaled(nn.Module):
     """centre + width f."""
+
+    centre: Tensor
+    width: Tensor
 
     def __init__(self, scaling: Scaling) -> None:
         super().__init__()

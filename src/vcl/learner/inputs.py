@@ -46,8 +46,8 @@ def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
     if table is not None:
         width = getattr(x, "shape", (0, 0))[1:]
         raise VclError(
-            f"x is an array of shape [N, {', '.join(map(str, width))}], but the learner was begun with named columns; give a "
-            f"table with the columns {', '.join(table.names)}."
+            f"x is an array of shape [N, {', '.join(map(str, width))}], but the learner was begun with named columns; "
+            f"give a table with the columns {', '.join(table.names)}."
         )
     found = as_tensor(x if isinstance(x, Tensor | np.ndarray) else np.asarray(x), "x")
     if found.dtype == torch.bool:
@@ -75,7 +75,7 @@ def _values(y: Any) -> Any:
 
 
 def _gathered(source: DataLoader[Any] | Dataset[Any]) -> Given:
-    """All pairs of a Dataset or DataLoader, stacked. A fit goes over the data several times, so it is kept in memory."""
+    """All pairs of a Dataset or DataLoader, stacked: a fit goes over the data many times, so it is kept in memory."""
     if isinstance(source, Dataset) and not isinstance(source, Sized):
         raise VclError("the Dataset has no length; wrap it in a DataLoader that ends.")
     loader: Iterable[Any] = source if isinstance(source, DataLoader) else DataLoader(source, batch_size=256)
@@ -83,8 +83,8 @@ def _gathered(source: DataLoader[Any] | Dataset[Any]) -> Given:
     for batch in loader:
         if not isinstance(batch, list | tuple) or len(batch) != 2:
             raise VclError(
-                f"a batch is a {type(batch).__name__} of {len(batch) if isinstance(batch, Sized) else 'no'} parts; give "
-                "pairs of inputs and labels."
+                f"a batch is a {type(batch).__name__} of {len(batch) if isinstance(batch, Sized) else 'no'} parts; "
+                "give pairs of inputs and labels."
             )
         xs.append(as_tensor(batch[0], "a batch's inputs"))
         ys.append(np.asarray(batch[1]))

@@ -47,7 +47,8 @@ class Classes(NamedTuple):
 
     def named(self, positions: np.ndarray) -> np.ndarray:
         """The labels at these outputs, as an array of their kind."""
-        return self.array()[positions]
+        found: np.ndarray = self.array()[positions]
+        return found
 
     def array(self) -> np.ndarray:
         """All labels, in the order of the outputs."""

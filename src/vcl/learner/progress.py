@@ -22,6 +22,7 @@ class Bar:
         self.begun, self.drawn, self.what = monotonic(), 0.0, ""
 
     def __call__(self, progress: Progress) -> None:
+        """Draw the bar, not too often."""
         if not self.shown or progress.note:
             return
         now = monotonic()

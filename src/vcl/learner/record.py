@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
@@ -59,6 +59,7 @@ class Update(NamedTuple):
         return cls(**{**given, "kl": dict(given["kl"]), "notes": tuple(given["notes"])})
 
 
+@final
 class Watch:
     """Receives the reports of the fits of an update, and passes them on."""
 
@@ -70,6 +71,7 @@ class Watch:
         self.epochs = 0
 
     def __call__(self, progress: Progress) -> None:
+        """Keep what an update is described with."""
         self.last = progress
         if progress.note:
             self.notes[progress.note] = None

@@ -40,7 +40,8 @@ class Scaling(NamedTuple):
         if float(far.mean()) <= MANY and (z.dim() != 2 or float(shares.max()) <= max(MANY, 2 / len(z))):
             return ""
         if z.dim() != 2:
-            return f"{float(far.mean()):.1%} of the values lie more than {FAR:g} standard deviations from the first update's mean"
+            share = float(far.mean())
+            return f"{share:.1%} of the values lie more than {FAR:g} standard deviations from the first update's mean"
         worst = int(shares.argmax())
         name = names[worst] if names else f"column {worst}"
         mean = float(self.inverse(z)[:, worst].mean())
@@ -53,16 +54,19 @@ class Scaling(NamedTuple):
 def learned(x: Tensor, standardize: Standardize) -> Scaling | None:
     """The scaling of the first update's inputs x [N, ...]; None where inputs stay as they are.
 
-    ``auto`` standardises tables [N, columns] that are not already between 0 and 1, and leaves images, sequences and
-    tokens. Constant columns have width 1.
+    ``auto`` standardises tables [N, columns], each column by itself, and leaves images in [0, 1], flat ones too. Images
+    and sequences of another scale have one centre and one width. A constant column has width 1, and a column that is
+    rarely different has at least a thirtieth of its range, so that no value becomes huge.
     """
     if standardize not in (True, False, "auto"):
         raise VclError(f"standardize is {standardize!r}; give True, False or 'auto'.")
-    if standardize is False or (standardize == "auto" and not _is_table(x)):
+    if standardize is False or (standardize == "auto" and not _needs(x)):
         return None
     values = x.double()
     over = (0,) if x.dim() == 2 else tuple(range(x.dim()))
     centre, width = values.mean(over), values.std(over, correction=0)
+    reach = values.amax(over) - values.amin(over)
+    width = torch.maximum(width, reach / 30)
     return Scaling(centre, torch.where(width > 1e-12 * centre.abs().clamp(min=1), width, 1.0))
 
 
@@ -73,8 +77,15 @@ def of_targets(y: Tensor) -> Scaling:
     return Scaling(values.mean(0), torch.where(width > 0, width, 1.0))
 
 
-def _is_table(x: Tensor) -> bool:
-    if x.dim() != 2 or x.dtype == torch.uint8:
-        return False
+def _needs(x: Tensor) -> bool:
+    """Whether inputs are scaled by default."""
     low, high = (float(bound) for bound in torch.aminmax(x))
-    return not (low >= 0 and high <= 1)
+    between = low >= 0 and high <= 1
+    if x.dim() == 2:
+        return not (between and x.shape[1] >= FLAT_IMAGE)
+    centred = abs(float(x.double().mean())) < 1 and 0.1 < float(x.double().std()) < 10
+    return not between and not centred
+
+
+FLAT_IMAGE = 64
+"""From this many columns on, values between 0 and 1 are taken for the pixels of an image."""

@@ -23,7 +23,7 @@ from vcl.models.fingerprint import check_model
 from vcl.models.network import Network
 from vcl.recursion import State
 
-SITE, START, NOISE, SCALING = "site", "start.", "noise.", "scaling."
+SITE, PRIOR, NOISE, SCALING = "site", "prior.", "noise.", "scaling."
 
 
 def described(known: Knowledge, outputs: Callable[[Any], Any]) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def state_bytes(known: Knowledge) -> bytes:
     return to_bytes(known.state)
 
 
-def arrays(known: Knowledge, start: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def arrays(known: Knowledge, prior: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The other tensors by name."""
-    found = {f"{START}{name}": value for name, value in start.items()}
+    found = {f"{PRIOR}{name}": value for name, value in prior.items()}
     if known.scaling is not None:
         found |= {f"{SCALING}centre": known.scaling.centre, f"{SCALING}width": known.scaling.width}
     for head, noise in (known.noise or {}).items():
@@ -61,7 +61,7 @@ def arrays(known: Knowledge, start: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def knowledge(
     content: Content, outputs: Callable[[Any], Any], device: torch.device, path: str | os.PathLike[str]
 ) -> tuple[Knowledge, dict[str, Tensor]]:
-    """The knowledge in a folder, and the saved start of the network."""
+    """The knowledge in a folder, and the prior's mean."""
     about, saved = content.about, content.arrays
     state = from_bytes(content.state, device)
     try:
@@ -91,8 +91,8 @@ def knowledge(
             raise ValueError("its tasks and its heads do not belong together")
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise VclError(f"the learner in {path} is damaged ({error}); restore it from a copy.") from error
-    start = {name.removeprefix(START): value for name, value in saved.items() if name.startswith(START)}
-    return known, start
+    prior = {name.removeprefix(PRIOR): value for name, value in saved.items() if name.startswith(PRIOR)}
+    return known, prior
 
 
 def example(inputs: Inputs) -> Tensor:
