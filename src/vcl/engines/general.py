@@ -91,9 +91,13 @@ class General:
     def predictions(self, theta: Tensor, x: Tensor, head: str) -> Tensor:
         """The prediction's moments at theta [R, S, D] for x [R, n, ...]: [R, S, n, C]."""
 
-        def one(params: Params, x: Tensor) -> Tensor:
-            return self.model.predict(params, x, head)  # type: ignore[no-any-return]
+        return self._each(lambda params, x: self.model.predict(params, x, head), theta, x)
 
+    def outputs(self, theta: Tensor, x: Tensor, head: str) -> Tensor:
+        """The model's outputs f at theta [R, S, D] for x [R, n, ...]: [R, S, n, units]."""
+        return self._each(lambda params, x: self.model.outputs(params, x, head), theta, x)
+
+    def _each(self, one: Callable[[Params, Tensor], Tensor], theta: Tensor, x: Tensor) -> Tensor:
         draws = along(one, theta.shape[1], theta.device, (0, None))
         return torch.vmap(draws, randomness="error")(self.layout.split(theta), x)
 

@@ -127,10 +127,17 @@ class Layered:
         structure = self.structure
         if not isinstance(structure, Fork):
             return self.general.predictions(theta, x, head)
-        chain = (*structure.trunk, structure.heads[head])
-        output = outputs(chain, self.layout.split(theta), as_input(x).flatten(2).unsqueeze(1))
+        output = self.outputs(theta, x, head)
         found: Tensor = structure.likelihood.expectation(output.flatten(0, 2))
         return found.view(*output.shape[:3], -1)
+
+    def outputs(self, theta: Tensor, x: Tensor, head: str) -> Tensor:
+        """The model's outputs f at theta [R, S, D] for x [R, n, ...]: [R, S, n, units]."""
+        structure = self.structure
+        if not isinstance(structure, Fork):
+            return self.general.outputs(theta, x, head)
+        chain = (*structure.trunk, structure.heads[head])
+        return outputs(chain, self.layout.split(theta), as_input(x).flatten(2).unsqueeze(1))
 
 
 def outputs(chain: Chain, params: Mapping[str, Tensor], h: Tensor) -> Tensor:

@@ -34,6 +34,9 @@ Generators = tuple[torch.Generator, ...]
 Sum = Callable[[Tensor], Tensor]
 """A function from inputs [R, n, ...] to the sum over draws of the prediction's moments [R, n, C]."""
 
+Each = Callable[[Tensor], Tensor]
+"""A function from inputs [R, n, ...] to a value per draw [R, S, n, C]."""
+
 
 def predictor(
     engine: General | Layered, q: Belief, roles: Roles, head: str, draws: int, estimator: Estimator,
@@ -54,11 +57,20 @@ def predictor(
     return lambda x: each(x).sum(1)
 
 
-def drawn_predictions(engine: General | Layered, q: Belief, head: str, draws: int, generators: Generators) -> Sum:
+def drawn_predictions(engine: General | Layered, q: Belief, head: str, draws: int, generators: Generators) -> Each:
     """A function to the prediction's moments under each draw [R, S, n, C]; all inputs share the drawn weights."""
-    noise = draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1)
-    theta = q.draw(noise)
+    theta = _drawn(q, draws, generators)
     return lambda x: engine.predictions(theta, x, head)
+
+
+def drawn_outputs(engine: General | Layered, q: Belief, head: str, draws: int, generators: Generators) -> Each:
+    """A function to the model's outputs under each draw [R, S, n, units], the draws of :func:`drawn_predictions`."""
+    theta = _drawn(q, draws, generators)
+    return lambda x: engine.outputs(theta, x, head)
+
+
+def _drawn(q: Belief, draws: int, generators: Generators) -> Tensor:
+    return q.draw(draw_noise(draws * q.layout.size, generators, q.mean).view(len(generators), draws, -1))
 
 
 def _local(engine: General, q: MeanField, roles: Roles, head: str, draws: int, generators: Generators) -> Sum:

@@ -129,6 +129,15 @@ def digest_of(model: Model) -> str:
     return model.digest() if isinstance(model, HasFixed) else ""
 
 
+@runtime_checkable
+class HasOutputs(Protocol):
+    """A model whose likelihood sits on outputs f_theta(x)."""
+
+    def outputs(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """f_theta(x) [N, units] for one theta, as the likelihood takes them."""
+        ...
+
+
 def held(model: Model, layout: Layout) -> Layout:
     """The part of ``layout`` that has a posterior; KL, penalties and curvature cover only this part."""
     return layout.where(lambda name: model.role(name) == "random")

@@ -26,6 +26,7 @@ class LinearGaussian:
         self.inputs = inputs
         self.noise = noise
         self.prior_var = prior_var
+        self.likelihood = Normal(noise)
 
     def structure(self, heads: tuple[str, ...]) -> Structure:
         """Opaque: w enters by a plain product, not a layer."""
@@ -50,25 +51,29 @@ class LinearGaussian:
 
     def log_lik(self, params: Params, data: Data, noise: Tensor | None = None) -> Tensor:
         """log N(y; w^T x, noise^2)."""
-        return Normal(self.noise).log_prob((as_input(data.x) @ params["w"]).unsqueeze(-1), data.y)
+        return self.likelihood.log_prob(self.outputs(params, data.x, ""), data.y)
 
     def sample(self, params: Params, data: Data, noise: Tensor) -> Tensor:
         """w^T x + e."""
-        return Normal(self.noise).sample((as_input(data.x) @ params["w"]).unsqueeze(-1), noise)
+        return self.likelihood.sample(self.outputs(params, data.x, ""), noise)
 
     def log_evidence(self, mean: Params, var: Params, data: Data) -> Tensor:
         """log N(y; m^T x, v^T x^2 + noise^2), exactly."""
         x = as_input(data.x)
         moments = (x @ mean["w"]).unsqueeze(-1), (x.square() @ var["w"]).unsqueeze(-1)
-        return Normal(self.noise).log_evidence(*moments, data.y)
+        return self.likelihood.log_evidence(*moments, data.y)
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
         """E[y] and E[y^2]."""
-        return Normal(self.noise).expectation((as_input(x) @ params["w"]).unsqueeze(-1))
+        return self.likelihood.expectation(self.outputs(params, x, head))
+
+    def outputs(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """w^T x [N, 1]."""
+        return (as_input(x) @ params["w"]).unsqueeze(-1)
 
     def check(self, data: Data, heads: Heads) -> None:
         """Rows of ``inputs`` values and one floating-point target each."""
         what = f"task {data.sources[0].task!r}" if data.sources else "the task"
         if tuple(data.x.shape[2:]) != (self.inputs,):
             raise VclError(f"{what}: inputs have shape {tuple(data.x.shape[2:])}; this model takes ({self.inputs},).")
-        Normal(self.noise).check(data.y, 1, what)
+        self.likelihood.check(data.y, 1, what)

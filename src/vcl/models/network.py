@@ -177,7 +177,11 @@ class Network:
 
     def predict(self, params: Params, x: Tensor, head: str) -> Tensor:
         """The likelihood's moments at head ``head``."""
-        return self.likelihood.expectation(self._head(params, self._features(params, x), head))
+        return self.likelihood.expectation(self.outputs(params, x, head))
+
+    def outputs(self, params: Params, x: Tensor, head: str) -> Tensor:
+        """f_theta(x) [N, units] at head ``head``."""
+        return self._head(params, self._features(params, x), head)
 
     def check(self, data: Data, heads: Heads) -> None:
         """Labels must fit their heads, and the trunk must take the inputs."""

@@ -15,3 +15,9 @@ from vcl.predicting.metrics import forgetting as forgetting
 from vcl.predicting.metrics import log_predictive as log_predictive
 from vcl.predicting.prediction import predict as predict
 from vcl.predicting.prediction import predict_draws as predict_draws
+from vcl.predicting.prediction import predict_outputs as predict_outputs
+from vcl.predicting.uncertainty import decompose as decompose
+from vcl.predicting.uncertainty import intervals as intervals
+from vcl.predicting.uncertainty import quantiles as quantiles
+from vcl.predicting.uncertainty import sample_targets as sample_targets
+from vcl.predicting.uncertainty import variances as variances

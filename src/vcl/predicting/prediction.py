@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from vcl.beliefs.belief import Belief
 from vcl.data import Array, as_tensor
 from vcl.engines.choose import Engine, choose
-from vcl.engines.predictor import drawn_predictions, predictor
+from vcl.engines.predictor import drawn_outputs, drawn_predictions, predictor
 from vcl.engines.size import values_made
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
-from vcl.models.base import HasFixed, Model, roles
+from vcl.models.base import HasFixed, HasOutputs, Model, roles
 from vcl.ops.devices import limits
 from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
@@ -78,6 +80,37 @@ def predict_draws(
     All examples share a draw, so differences between draws show the belief's uncertainty. The mean over S equals
     :func:`predict` with drawn weights.
     """
+    return _each_draw(drawn_predictions, belief, model, x, head, rng, draws, device)
+
+
+@torch.no_grad()
+def predict_outputs(
+    belief: Belief | Learned,
+    model: Model,
+    x: Array,
+    head: str,
+    rng: Rng,
+    draws: int = 100,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """The model's outputs f under each draw of the weights, for x [R, N, ...] at ``head``: [R, S, N, units].
+
+    The draws are those of :func:`predict_draws`. What a likelihood says given f (moments, distribution function,
+    samples) follows from them: :mod:`vcl.predicting.uncertainty`.
+    """
+    if not isinstance(model, HasOutputs):
+        raise VclError(
+            f"{type(model).__name__} has no outputs(params, x, head), which predict_outputs needs; give it that "
+            "method, or use predict_draws."
+        )
+    return _each_draw(drawn_outputs, belief, model, x, head, rng, draws, device)
+
+
+def _each_draw(
+    drawn: Callable[..., Callable[[Tensor], Tensor]], belief: Belief | Learned, model: Model, x: Array, head: str,
+    rng: Rng, draws: int, device: torch.device | str | None,
+) -> Tensor:  # fmt: skip
+    """The values [R, S, N, C] of ``drawn(engine, q, head, draws, generators)``, in blocks of draws and examples."""
     if draws < 1:
         raise VclError(f"draws is {draws}; give at least 1.")
     x, (belief, rng) = inputs_at(belief, x), belief_at(belief, model, head, rng)
@@ -89,7 +122,7 @@ def predict_draws(
     block = max(1, chunk // (x.shape[0] * at_once))
     found = []
     for first in range(0, draws, at_once):
-        each = drawn_predictions(engine, q, head, min(at_once, draws - first), generators)
+        each = drawn(engine, q, head, min(at_once, draws - first), generators)
         found.append(torch.cat([each(part.to(q.mean.device)) for part in torch.split(x, block, dim=1)], dim=2))
     return torch.cat(found, dim=1)
 
