@@ -66,7 +66,7 @@ class Backbone(NamedTuple):
     shape: Shape
     note: str
 
-    def network(self, likelihood: Likelihood, prior: Mapping[str, Tensor] | None = None) -> Network:
+    def model(self, likelihood: Likelihood, prior: Mapping[str, Tensor] | None = None) -> Network:
         """The model, whose fits start at the module's values. ``prior`` has the prior's mean, if it was saved."""
         head_start = {} if self.own_head is None else {HEAD: self.own_head}
         mean: Values | None = "module" if self.shape.prior_mean == "net" else None
@@ -74,6 +74,10 @@ class Backbone(NamedTuple):
             self.trunk, self.features, likelihood, self.shape.prior_var, frozen=self.frozen, start="module",
             prior_mean=mean if prior is None else prior, head_start=head_start,
         )  # fmt: skip
+
+    def prior_values(self, model: Network) -> Mapping[str, Tensor]:
+        """The mean of the prior, where it is not 0."""
+        return model.prior_values
 
     def digests(self) -> dict[str, str]:
         """A checksum of each frozen parameter of the trunk, and one of the whole prefix."""

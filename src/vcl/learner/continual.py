@@ -23,21 +23,22 @@ from torch import Tensor, nn
 from vcl import __version__
 from vcl.beliefs.algebra import quotient
 from vcl.beliefs.fading import fade
-from vcl.data import dataset
 from vcl.errors import VclError, unknown
 from vcl.learner import folder, stored
-from vcl.learner.backbone import HEAD, Backbone, Shape, backbone
-from vcl.learner.defaults import Effort, MethodName, build
+from vcl.learner.backbone import HEAD, Shape
+from vcl.learner.defaults import Effort
 from vcl.learner.inputs import Given, examples, rows
 from vcl.learner.knowledge import Inputs, Knowledge, TaskRecord, digest_of
 from vcl.learner.progress import Bar, say
 from vcl.learner.record import Update, Watch, lost
 from vcl.learner.scaling import Scaling, Standardize, learned
+from vcl.learner.ways import MethodName, Net, Part, Step, way_of
+from vcl.models.base import Model
 from vcl.models.fingerprint import fingerprint
 from vcl.models.likelihoods import Likelihood
-from vcl.models.network import Network
+from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
-from vcl.recursion import Method, State, Task, initial, learn
+from vcl.recursion import Method, State, initial, learn
 
 Heads = Literal["auto", "shared", "per-task"]
 HEADS: tuple[Heads, ...] = ("auto", "shared", "per-task")
@@ -62,7 +63,7 @@ class Settings:
         """Raise VclError unless every value is valid."""
         self.shape.check()
         self.effort.check()
-        build(self.method, self.effort, 1, 0)
+        way = way_of(self.method)
         if self.heads not in HEADS:
             raise unknown("heads", str(self.heads), HEADS)
         if isinstance(self.memory, bool) or not isinstance(self.memory, int) or self.memory < 0:
@@ -71,11 +72,13 @@ class Settings:
             raise VclError(f"standardize is {self.standardize!r}; give True, False or 'auto'.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise VclError(f"seed is {self.seed!r}; give a whole number.")
-        if self.forgettable and self.method != "mean-field":
+        if self.forgettable and not way.forgets:
             raise VclError(
                 f"forgettable=True needs a family whose quotient is known, and method {self.method!r} has none; give "
                 "method='mean-field'."
             )
+        if way.shares and self.heads == "per-task":
+            raise VclError(f"method {self.method!r} tells all classes apart by itself; leave out heads.")
         if self.shape.head == "own" and self.heads == "per-task":
             raise VclError("head='own' takes the network's last layer as the one shared head; leave out heads.")
 
@@ -93,19 +96,6 @@ class Settings:
         return cls(**{**given, "shape": shape, "effort": Effort(**given["effort"])})
 
 
-class Step(NamedTuple):
-    """What one update asks of the recursion."""
-
-    before: State[Any]
-    task: str
-    head: str
-    x: Tensor
-    y: Tensor
-    units: int
-    outputs: Any
-    noise: Any
-
-
 class Fitted(NamedTuple):
     """What a step of the recursion gave."""
 
@@ -118,16 +108,19 @@ class ContinualLearner(ABC):
 
     KIND: str
 
-    def __init__(self, net: nn.Module, settings: Settings, device: torch.device | str, verbose: int) -> None:
-        if not isinstance(net, nn.Module):
+    def __init__(self, net: Any, settings: Settings, device: torch.device | str, verbose: int) -> None:
+        if isinstance(net, type):
+            raise VclError(f"net is the class {net.__name__}; give an instance, such as {net.__name__}(...).")
+        if net is not None and not isinstance(net, nn.Module | Vae):
             raise VclError(f"net is a {type(net).__name__}; give an nn.Module, such as vcl.mlp(inputs, (100, 100)).")
         settings.check()
-        self.net, self.settings, self.verbose = net, settings, verbose
+        self.net: Net = net
+        self.settings, self.verbose = settings, verbose
         self.device = _device(device)
         self._known: Knowledge | None = None
-        self._backbone: Backbone | None = None
+        self._prepared: Part | None = None
         self._prior: Mapping[str, Tensor] | None = None
-        self._network: Network | None = None
+        self._model_with: tuple[Likelihood, Any] | None = None
 
     # What the two kinds of learner differ in.
 
@@ -205,7 +198,8 @@ class ContinualLearner(ABC):
         return name, HEAD if shared else name
 
     def _shares_one_head(self, task: str | None) -> bool:
-        if self.settings.shape.head == "own" or self.settings.heads == "shared":
+        way = way_of(self.settings.method)
+        if way.shares or self.settings.shape.head == "own" or self.settings.heads == "shared":
             return True
         if self.settings.heads == "per-task" and task is None:
             raise VclError("every task has a head of its own here; name the task, as in update(x, y, task='june').")
@@ -239,8 +233,8 @@ class ContinualLearner(ABC):
             outside = scaling.outside(x, () if given.table is None else given.table.outputs)
             if outside:
                 self._warn(outside)
-        if self._backbone is None:
-            self._backbone = backbone(self.net, x[:1], self.settings.shape, self.settings.seed)
+        if self._prepared is None:
+            self._prepared = self._prepare(x[:1], inputs)
         before = None if known is None else known.outputs.get(head)
         outputs, y, units = self._outputs(targets, before)
         return _Draft(name, head, x, y, inputs, scaling, outputs, units, forget)
@@ -248,7 +242,7 @@ class ContinualLearner(ABC):
     def _learned(self, draft: _Draft, given: Given, seen: str, watch: Watch, begun: float) -> Knowledge:
         """The knowledge after the update."""
         known, settings = self._known, self.settings
-        method = build(settings.method, settings.effort, len(draft.x), settings.memory)
+        method = way_of(settings.method).method(settings.effort, len(draft.x), settings.memory)
         noise = None if known is None else known.noise
         model = self._model()
         rng = Rng(settings.seed)
@@ -275,7 +269,7 @@ class ContinualLearner(ABC):
         )  # fmt: skip
 
     def _record(
-        self, draft: _Draft, step: Step, state: State[Any], watch: Watch, seconds: float, model: Network
+        self, draft: _Draft, step: Step, state: State[Any], watch: Watch, seconds: float, model: Model
     ) -> Update:
         before, health, last = step.before.propagated, watch.health, watch.last
         after = state.propagated.restrict(before.layout).mean if _same_shapes(before, state.propagated) else None
@@ -294,13 +288,13 @@ class ContinualLearner(ABC):
             tuple(watch.notes),
         )
 
-    def _step(self, step: Step, model: Network, method: Method[Any], rng: Rng, watch: Watch) -> State[Any]:
+    def _step(self, step: Step, model: Any, method: Method[Any], rng: Rng, watch: Watch) -> State[Any]:
         """Algorithm 1 for one task."""
-        data = dataset(step.x, step.y, step.task, step.head)
+        task = way_of(self.settings.method).task(step)
         # The likelihood, and so what the model answers, changes with the noise: the network is recognised without it.
         before = step.before._replace(fingerprint=None)
-        (state,) = learn(before, [Task(step.task, data, heads={step.head: step.units})], model, method, rng, watch)
-        known = step.before.fingerprint or fingerprint(self._model(), data, state.heads, state.propagated.mean)
+        (state,) = learn(before, [task], model, method, rng, watch)
+        known = step.before.fingerprint or fingerprint(self._model(), task.train, state.heads, state.propagated.mean)
         return state._replace(fingerprint=known)
 
     # What is known.
@@ -320,16 +314,20 @@ class ContinualLearner(ABC):
             raise VclError("nothing has been learned yet; call update(x, y) first.")
         return self._known
 
-    def _part(self) -> Backbone:
-        assert self._backbone is not None
-        return self._backbone
+    def _prepare(self, example: Tensor, inputs: Inputs) -> Part:
+        settings = self.settings
+        return way_of(settings.method).part(self.net, example, inputs, settings.shape, settings.seed)
 
-    def _model(self, likelihood: Likelihood | None = None) -> Network:
+    def _part(self) -> Part:
+        assert self._prepared is not None
+        return self._prepared
+
+    def _model(self, likelihood: Likelihood | None = None) -> Any:
         """The network with a likelihood; the last one is kept."""
         wanted = self._likelihood() if likelihood is None else likelihood
-        if self._network is None or self._network.likelihood != wanted:
-            self._network = self._part().network(wanted, self._prior)
-        return self._network
+        if self._model_with is None or self._model_with[0] != wanted:
+            self._model_with = wanted, self._part().model(wanted, self._prior)
+        return self._model_with[1]
 
     def _head_of(self, task: str | None) -> str:
         """The head that a task is predicted with."""
@@ -428,16 +426,15 @@ class ContinualLearner(ABC):
             "frozen": self._part().digests(),
             **stored.described(known, self._stored_outputs),
         }
-        prior = self._model().prior_values
+        prior = self._part().prior_values(self._model())
         folder.write(path, folder.Content(about, stored.state_bytes(known), stored.arrays(known, prior)))
 
     def _load(self, content: folder.Content, path: str | os.PathLike[str]) -> Self:
         """Take over what a folder holds, checked against the network."""
         known, prior = stored.knowledge(content, self._loaded_outputs, self.device, path)
-        example = stored.example(known.inputs)
-        self._backbone = backbone(self.net, example, self.settings.shape, self.settings.seed)
+        self._prepared = self._prepare(stored.example(known.inputs), known.inputs)
         self._prior = prior or None
-        stored.check_frozen(content.about["frozen"], self._backbone.digests(), path)
+        stored.check_frozen(content.about["frozen"], self._prepared.digests(), path)
         stored.check_network(known.state, self._model(), path)
         self._known = known
         return self

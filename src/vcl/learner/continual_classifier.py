@@ -12,16 +12,18 @@ from torch import Tensor, nn
 from vcl.errors import VclError
 from vcl.learner import folder
 from vcl.learner.backbone import Ending, PriorMean, Shape
-from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings, Step
-from vcl.learner.defaults import Effort, MethodName
+from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings
+from vcl.learner.defaults import Effort
 from vcl.learner.export import exported, samples
 from vcl.learner.labels import Classes, Label, labels
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Standardize
+from vcl.learner.ways import Generative, MethodName, Step, way_of
 from vcl.models.likelihoods import Categorical
 from vcl.models.selection import Posterior
+from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
-from vcl.predicting.prediction import predict, predict_draws
+from vcl.predicting.generative_classifier import score
 from vcl.predicting.uncertainty import decompose
 from vcl.recursion import Method
 
@@ -57,7 +59,7 @@ class ContinualClassifier(ContinualLearner):
 
     def __init__(
         self,
-        net: nn.Module,
+        net: nn.Module | Vae | None = None,
         *,
         method: MethodName = "structured",
         head: Ending = "new",
@@ -173,18 +175,31 @@ class ContinualClassifier(ContinualLearner):
 
     def predict_draws(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
         """p(y | x, theta_s) of each draw of the weights [S, N, C]; :meth:`predict_proba` is about their mean."""
-        rows, head, known = self._rows(x), self._head_of(task), self._knows()
-        belief = known.state.predictive[head]
-        found = predict_draws(belief, self._model(), rows, head, self._rng("predict"), draws)
-        return found[0].cpu().numpy()
+        rows, head = self._rows(x), self._head_of(task)
+        found = way_of(self.settings.method).each(*self._asked(rows, head, draws))
+        return found.cpu().numpy()
+
+    def log_evidence(self, x: Any) -> np.ndarray:
+        """log p(x) of each example [N], low for inputs of no known class; only for ``method="generative"``."""
+        way, rows, known = way_of(self.settings.method), self._rows(x), self._knows()
+        if not isinstance(way, Generative):
+            raise VclError(
+                f"method {self.settings.method!r} has no model of the inputs; use method='generative', or the "
+                "epistemic part of uncertainty(x)."
+            )
+        return score(way.log_evidence(known.state, self._model(), rows, self._rng("predict"))).cpu().numpy()
+
+    def _asked(self, rows: Tensor, head: str, draws: int) -> tuple[Any, Any, Tensor, str, int, Rng, int]:
+        known = self._knows()
+        units = len(known.outputs[head].labels)
+        return known.state, self._model(), rows, head, units, self._rng("predict"), draws
 
     def _heads(self) -> list[str]:
         return list(dict.fromkeys(record.head for record in self._knows().tasks.values()))
 
     def _proba(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
-        belief = self._knows().state.predictive[head]
-        found = predict(belief, self._model(), rows, head, self._rng("predict"), draws)
-        return found[0].double().cpu().numpy()
+        found = way_of(self.settings.method).mean(*self._asked(rows, head, draws))
+        return found.double().cpu().numpy()
 
     # What it is.
 
@@ -200,7 +215,7 @@ class ContinualClassifier(ContinualLearner):
     def load(
         cls,
         path: str | os.PathLike[str],
-        net: nn.Module,
+        net: nn.Module | Vae | None = None,
         device: torch.device | str = "auto",
         verbose: int = 1,
     ) -> Self:

@@ -16,11 +16,12 @@ from vcl.errors import VclError, unknown
 from vcl.fitting.learned_noise import NoiseBelief, expected_squares
 from vcl.learner import folder
 from vcl.learner.backbone import Ending, PriorMean, Shape
-from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings, Step
-from vcl.learner.defaults import Effort, MethodName, build
+from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings
+from vcl.learner.defaults import Effort
 from vcl.learner.export import exported, samples
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Scaling, Standardize, of_targets
+from vcl.learner.ways import Step, way_of
 from vcl.models.likelihoods import HeteroscedasticNormal, Likelihood, Normal, Poisson
 from vcl.models.selection import Posterior
 from vcl.ops.rng import Rng
@@ -29,6 +30,7 @@ from vcl.predicting.uncertainty import intervals, sample_targets, variances
 from vcl.recursion import Method
 
 Family = Literal["normal", "poisson"]
+RegressionMethod = Literal["structured", "mean-field", "laplace"]
 FAMILIES: tuple[Family, ...] = ("normal", "poisson")
 Noise = Literal["learned", "heteroscedastic"] | float | Sequence[float]
 
@@ -79,7 +81,7 @@ class ContinualRegressor(ContinualLearner):
         *,
         noise: Noise = "learned",
         likelihood: Family = "normal",
-        method: MethodName = "structured",
+        method: RegressionMethod = "structured",
         head: Ending = "new",
         heads: Heads = "auto",
         posterior: Posterior = "all",
@@ -164,7 +166,7 @@ class ContinualRegressor(ContinualLearner):
         now, data = before, dataset(step.x, step.y, step.task, step.head)
         effort, settings, examples = self.settings.effort, self.settings, len(step.y)
         brief = replace(effort, epochs=max(1, effort.ascent(examples).epochs // 3))
-        quick = build(settings.method, brief, examples, settings.memory)
+        quick = way_of(settings.method).method(brief, examples, settings.memory)
         state = step.before
         for number in range(1, ROUNDS + 1):
             model = self._model(self._family(step.outputs, now))

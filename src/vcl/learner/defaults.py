@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log2
-from typing import Any, Literal, get_args
 
-from vcl.coresets import CoresetRule, Nothing, RandomK
-from vcl.errors import VclError, unknown
+from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
-from vcl.fitting.natural_gradient import NaturalGradient
-from vcl.projections.kronecker import KroneckerLaplace
-from vcl.projections.kronecker_variational import KroneckerVariational
-from vcl.projections.vi import VariationalKL
-from vcl.recursion import Method
-
-MethodName = Literal["structured", "mean-field", "laplace"]
-METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
-
-NEAR = NaturalGradient(forget=2.0)
-"""Steps that keep about an eighth of the start in the precision: the start is the result of Laplace propagation."""
 
 STEPS = 2000
 """The steps of a fit, about."""
@@ -55,22 +42,3 @@ class Effort:
         steps = -(-examples // batch)
         epochs = self.epochs or max(LEAST_EPOCHS, min(MOST_EPOCHS, -(-STEPS // steps)))
         return Ascent(epochs, batch, self.lr or 3e-3, "cosine")
-
-
-def build(name: MethodName, effort: Effort, examples: int, memory: int) -> Method[Any]:
-    """The method for an update of so many examples.
-
-    structured   VCL with Kronecker factors, by one local draw a step; a layer without a rule has a diagonal
-    mean-field   VCL with independent weights, by natural gradients; the one that can forget
-    laplace      Laplace propagation with Kronecker factors: the fastest; predicts at the mode
-    """
-    if name not in METHOD_NAMES:
-        raise unknown("method", str(name), METHOD_NAMES)
-    how, draws = effort.ascent(examples), effort.draws or 1
-    rule: CoresetRule = RandomK(min(memory, examples)) if memory else Nothing()
-    laplace = KroneckerLaplace(how)
-    if name == "laplace":
-        return Method(laplace, rule)
-    if name == "mean-field":
-        return Method(VariationalKL(how, draws, "local", natural=NaturalGradient(), ml_start=False), rule)
-    return Method(KroneckerVariational(laplace, how, draws, natural=NEAR), rule)

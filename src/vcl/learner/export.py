@@ -14,6 +14,7 @@ from vcl.errors import VclError
 from vcl.learner.backbone import Backbone
 from vcl.learner.knowledge import Knowledge
 from vcl.learner.scaling import Scaling
+from vcl.learner.ways import Part
 from vcl.models.network import TRUNK
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
@@ -62,8 +63,10 @@ class Rescaled(nn.Module):
         return self.centre + self.width * f
 
 
-def exported(known: Knowledge, part: Backbone, head: str, targets: Scaling | None) -> nn.Module:
+def exported(known: Knowledge, part: Part, head: str, targets: Scaling | None) -> nn.Module:
     """An ``nn.Sequential`` with copies of the user's modules, at the posterior's mean."""
+    if not isinstance(part, Backbone):
+        raise VclError("a classifier of generators is no single module; use predict_proba, or save the learner.")
     q = known.state.predictive[head]
     params = {name: value[0] for name, value in q.layout.split(q.mean).items()}
     weight = params[f"{PREFIX}{head}.weight"]
@@ -84,14 +87,14 @@ def exported(known: Knowledge, part: Backbone, head: str, targets: Scaling | Non
 
 
 def samples(
-    known: Knowledge, part: Backbone, head: str, targets: Scaling | None, count: int, rng: Rng
+    known: Knowledge, part: Part, head: str, targets: Scaling | None, count: int, rng: Rng
 ) -> list[dict[str, Tensor]]:
     """State dicts of :func:`exported` with drawn weights."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise VclError(f"n is {count!r}; give the number of draws, from 1.")
+    plain = exported(known, part, head, targets).state_dict()
     q = known.state.predictive[head]
     q = q.restrict(q.layout.touched([head]))
-    plain = exported(known, part, head, targets).state_dict()
     noise = draw_noise(count * q.layout.size, rng.generators(q.mean.device), q.mean)
     drawn = q.draw(noise.view(1, count, -1))[0]
     return [{**plain, **_values(q.layout.split(theta), head)} for theta in drawn]

@@ -26,17 +26,20 @@ class Inputs(NamedTuple):
     shape: tuple[int, ...]
     kind: Kind
     dtype: str
+    grey: bool = False
+    """Whether the numbers of the first update were from 0 to 1, as grey values are."""
 
     @classmethod
-    def of(cls, x: Tensor, net: nn.Module | None) -> Inputs:
+    def of(cls, x: Tensor, net: object) -> Inputs:
         """uint8 images are pixels; whole numbers are tokens if the network has an embedding, and else numbers."""
-        embeds = net is not None and any(isinstance(part, nn.Embedding) for part in net.modules())
+        embeds = isinstance(net, nn.Module) and any(isinstance(part, nn.Embedding) for part in net.modules())
         kind: Kind = "numbers"
         if not x.is_floating_point():
             kind = "tokens" if embeds else "pixels" if x.dtype == torch.uint8 and x.dim() > 2 else "numbers"
-        return cls(tuple(x.shape[1:]), kind, str(x.dtype).removeprefix("torch."))
+        grey = kind == "numbers" and bool((x >= 0).all() & (x <= 1).all())
+        return cls(tuple(x.shape[1:]), kind, str(x.dtype).removeprefix("torch."), grey)
 
-    def check(self, x: Tensor, net: nn.Module | None) -> None:
+    def check(self, x: Tensor, net: object) -> None:
         """Raise VclError unless x [N, ...] is of this kind and shape."""
         here = Inputs.of(x, net)
         if here.shape != self.shape:

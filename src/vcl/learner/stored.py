@@ -19,8 +19,8 @@ from vcl.learner.knowledge import Inputs, Knowledge, TaskRecord
 from vcl.learner.record import Update
 from vcl.learner.scaling import Scaling
 from vcl.learner.tables import Table
+from vcl.models.base import Model
 from vcl.models.fingerprint import check_model
-from vcl.models.network import Network
 from vcl.recursion import State
 
 SITE, PRIOR, NOISE, SCALING = "site", "prior.", "noise.", "scaling."
@@ -66,7 +66,7 @@ def knowledge(
     state = from_bytes(content.state, device)
     try:
         given = about["inputs"]
-        inputs = Inputs(tuple(given["shape"]), given["kind"], given["dtype"])
+        inputs = Inputs(tuple(given["shape"]), given["kind"], given["dtype"], bool(given["grey"]))
         scaling = Scaling(saved[f"{SCALING}centre"], saved[f"{SCALING}width"]) if f"{SCALING}centre" in saved else None
         noisy = [name.removeprefix(f"{NOISE}shape.") for name in saved if name.startswith(f"{NOISE}shape.")]
         noise = {
@@ -86,8 +86,7 @@ def knowledge(
             None if about["table"] is None else Table.from_described(about["table"]), noise, sites,
             dict(about["seen"]), tuple(Update.from_described(each) for each in about["history"]),
         )  # fmt: skip
-        missing = [record.head for record in known.tasks.values() if record.head not in state.heads]
-        if missing or set(known.outputs) - set(state.heads):
+        if {record.head for record in known.tasks.values()} - set(known.outputs):
             raise ValueError("its tasks and its heads do not belong together")
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise VclError(f"the learner in {path} is damaged ({error}); restore it from a copy.") from error
@@ -111,7 +110,7 @@ def check_frozen(saved: Mapping[str, str], here: Mapping[str, str], path: str | 
             )
 
 
-def check_network(state: State[Any], model: Network, path: str | os.PathLike[str]) -> None:
+def check_network(state: State[Any], model: Model, path: str | os.PathLike[str]) -> None:
     """Raise VclError unless the belief's parameters are the network's; names the first that differs."""
     try:
         check_model(model, state.propagated.layout, state.heads, state.fingerprint, state.propagated.mean)
