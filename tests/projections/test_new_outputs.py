@@ -71,8 +71,6 @@ def test_new_rows_begin_at_small_random_means_and_old_ones_where_they_were(name:
 def test_new_rows_begin_at_init_var_and_old_ones_at_their_own(natural: Any) -> None:
     ascent = STANDING if natural is None else Ascent(1)
     project = VariationalKL(ascent, 1, init_var=0.01, natural=natural)
-        Ascent(epochs=1, lr=1e-9) if natural is None else Ascent(1), 1, init_var=0.01, natural=natural
-    )
     q = informed(project)
     start = project.first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), lambda progress: None)
     torch.testing.assert_close(start.log_var[:, MASK].exp(), torch.full((1, int(MASK.sum())), 0.01))
