@@ -10,7 +10,7 @@ from made import blobs, linear_data, shapes, small_vae
 from vcl.data import Data, concat, dataset
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
-from vcl.models import LinearGaussian, Model, Network, mlp
+from vcl.models import LinearGaussian, Model, Network, mlp, select_posterior, with_adapters
 from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict
@@ -52,6 +52,11 @@ def two_heads() -> Data:
     return concat(blobs(8, 0, "t0", "h0", runs=2), blobs(6, 1, "t1", "h1", runs=2, classes=3))
 
 
+def with_frozen() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU())
+
+
 CASES = {
     "linear": Case(LinearGaussian(4), linear_data(12, 0, "t0", runs=2), {"all": 1}),
     "classifier": Case(Network(mlp(6, [5]), 5, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
@@ -64,6 +69,39 @@ CASES = {
         {"h0": 2},
     ),
     "regressor": Case(Network(mlp(6, [5]), 5, Normal(0.3)), regression(2), {"h0": 2}),
+    "frozen first layer": Case(
+        Network(with_frozen(), 4, Categorical(), frozen=("1.weight", "1.bias")),
+        blobs(12, 0, "t0", "h0", runs=2),
+        {"h0": 2},
+    ),
+    "frozen last layer, trained start": Case(
+        Network(with_frozen(), 4, Categorical(), frozen=("3.weight",), start="module", prior_mean="module"),
+        two_heads(),
+        {"h0": 2, "h1": 3},
+    ),
+    "frozen batch norm": Case(
+        Network(
+            nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 4)).eval(), 4, Normal(0.3), frozen=("0.weight", "0.bias")
+        ),
+        regression(2),
+        {"h0": 2},
+    ),
+    "head alone": Case(
+        Network(Convolutional(), 4, Categorical(), frozen=dict(Convolutional().named_parameters())),
+        blobs(12, 0, "t0", "h0", runs=2),
+        {"h0": 2},
+    ),
+    "adapters": Case(
+        Network(
+            adapted := with_adapters(with_frozen(), 2, "*"),
+            4,
+            Categorical(),
+            start="module",
+            frozen=select_posterior(adapted, "trainable").frozen,
+        ),
+        blobs(12, 0, "t0", "h0", runs=2),
+        {"h0": 2},
+    ),
     "logistic": Case(Network(nn.Flatten(), 6, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
 }
 
@@ -145,7 +183,16 @@ class TestEveryModel:
 
 
 CHAINS = {
-    name: case for name, case in CASES.items() if name in ("linear", "classifier", "two heads", "regressor", "logistic")
+    name: CASES[name]
+    for name in (
+        "linear",
+        "classifier",
+        "two heads",
+        "regressor",
+        "logistic",
+        "frozen first layer",
+        "frozen batch norm",
+    )
 }
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from made import blob_tasks, linear_tasks, small_network
 from vcl.coresets import RandomK
@@ -11,7 +12,9 @@ from vcl.fitting.curvature import Curvature
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
 from vcl.fitting.natural_gradient import NaturalGradient
-from vcl.models import LinearGaussian, Model
+from vcl.learner.checkpoint import from_bytes, to_bytes
+from vcl.models import LinearGaussian, Model, Network
+from vcl.models.likelihoods import Categorical
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict
 from vcl.projections import (
@@ -79,6 +82,13 @@ def problem(project: Any, runs: int = 2) -> tuple[Model, list[Task], dict[str, i
     if project in IN_CLOSED_FORM.values():
         return LinearGaussian(4, 0.5, 2.0), linear_tasks([20, 10], runs), {"all": 1}
     return small_network(), blob_tasks(2, runs), {"h0": 2, "h1": 2}
+
+
+def partial_network() -> Network:
+    """Its first layer is frozen, and its second starts at the module's values, which are the prior's mean."""
+    torch.manual_seed(0)
+    trunk = nn.Sequential(nn.Flatten(), nn.Linear(6, 7), nn.ReLU(), nn.Linear(7, 8), nn.ReLU())
+    return Network(trunk, 8, Categorical(), frozen=("1.weight", "1.bias"), prior_mean="module")
 
 
 def begin(project: Any, runs: int = 2) -> tuple[Any, Model, list[Task], Any]:
@@ -166,3 +176,20 @@ def test_it_is_a_continual_learner_under_the_recursion(project: Any, single_head
         assert torch.allclose(probabilities.sum(-1), torch.ones(2, 20), atol=1e-5)
     # The coreset speaks in the prediction and never in what is propagated.
     assert not torch.equal(states[-1].predictive[heads[-1]].mean, states[-1].propagated.mean)
+
+
+@pytest.mark.parametrize("project", ON_NETWORKS.values(), ids=ON_NETWORKS)
+def test_it_learns_a_network_of_which_a_part_is_frozen(project: Any) -> None:
+    """The state is saved after each task, and another copy of the network continues with it."""
+    model, tasks = partial_network(), blob_tasks(2, runs=2)
+    method: Method[Any] = Method(project)
+    before = {name: value.clone() for name, value in model.fixed_values(torch.zeros(())).items()}
+    begun = initial(model, method, 2)
+    (one,) = learn(begun, tasks[:1], model, method, Rng((0, 1)))
+    assert one.propagated.layout.touched([]).names == ("trunk.3.weight", "trunk.3.bias")
+    assert not torch.equal(one.propagated.mean[:, :64], begun.propagated.mean[:, :64]), "data moves the rest"
+    (two,) = learn(from_bytes(to_bytes(one)), tasks[1:], partial_network(), method, Rng((0, 1)))
+    for head in ("h0", "h1"):
+        found = predict(two.predictive[head], model, tasks[0].train.x, head, Rng((0, 1)), draws=3)
+        assert torch.allclose(found.sum(-1), torch.ones(2, 40), atol=1e-5)
+    assert all(torch.equal(before[name], value) for name, value in model.fixed_values(torch.zeros(())).items())

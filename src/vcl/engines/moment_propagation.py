@@ -27,27 +27,27 @@ def through(
     """E and Var [N, out] of a chain's output for inputs x [N, ...], with parameters ~ N(mean, diag var).
 
     The layers may be nn.Linear, nn.ReLU, nn.Flatten and nn.Identity. ``fixed`` are known parameters, without variance;
-    layers of any kind that have only such may come first.
+    single layers of any kind that have no others may come first.
     """
     mean = {**fixed, **mean}
     var = {**{name: value.new_zeros(()).expand_as(value) for name, value in fixed.items()}, **var}  # one number each
     h: Tensor = x
     h_var: Tensor | None = None
     for name, layer in layers:
-        held = _held(layer, name, fixed)
-        if held and h_var is None:
+        held = _held(layer, name, fixed) if fixed and h_var is None else None
+        if held is not None:
             h = functional_call(layer, held, h)
         else:
             h, h_var = _apply(layer, name, mean, var, h, h_var)
     return h, torch.zeros_like(h) if h_var is None else h_var
 
 
-def _held(layer: nn.Module, name: str, fixed: Params) -> dict[str, Tensor]:
-    """The values of a single layer, by its own names, if all its parameters are known; else empty."""
+def _held(layer: nn.Module, name: str, fixed: Params) -> dict[str, Tensor] | None:
+    """The values of a single layer, by its own names, if all its parameters are known; else None."""
     places = {own: f"{name}.{own}" if name else own for own in layer.state_dict()}
-    single = next(layer.children(), None) is None
-    known = single and all(places[own] in fixed for own, _ in layer.named_parameters())
-    return {own: fixed[place] for own, place in places.items() if place in fixed} if known else {}
+    if next(layer.children(), None) is not None or any(places[own] not in fixed for own, _ in layer.named_parameters()):
+        return None
+    return {own: fixed[place] for own, place in places.items() if place in fixed}
 
 
 def linear(

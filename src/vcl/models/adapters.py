@@ -39,8 +39,11 @@ class LowRank(nn.Module):
             )
         like = base.weight
         self.base = base.requires_grad_(False)
-        self.down = nn.Linear(base.in_features, rank, False, like.device, like.dtype)
-        self.up = nn.Linear(rank, base.out_features, False, like.device, like.dtype)
+        self.down, self.up = (
+            # Without torch's own start, which draws from its global generator.
+            nn.utils.skip_init(nn.Linear, *sizes, bias=False, device=like.device, dtype=like.dtype)
+            for sizes in ((base.in_features, rank), (rank, base.out_features))
+        )
         self.scale = 1 / sqrt(rank * base.in_features)
         with torch.no_grad():
             self.down.weight.copy_(torch.randn(self.down.weight.shape, generator=generator))

@@ -64,6 +64,7 @@ class Prefix:
 
     def _each(self, x: Tensor, like: Tensor) -> int:
         """The values that one more example makes; what is made once, such as views of weights, does not count."""
+        self.fixed.at(like)  # made once
         one, two = (values_made(lambda n=n: self._of(torch.cat([x[:1]] * n), like)) for n in (1, 2))  # type: ignore[misc]
         return max(1, two - one)
 

@@ -50,12 +50,13 @@ def split_head(net: nn.Module, example: Array) -> Whole:
     modes = {part: part.training for part in copy.modules()}
     copy.eval()
     inputs = [_as(each, copy) for each in (x, _random(x))]
-    name, wanted = _last_linear(copy, inputs[0])
+    name, seen, wanted = _last_linear(copy, inputs[0])
     last = copy.get_submodule(name)
     assert isinstance(last, nn.Linear)
     _refuse_tied(copy, last, name)
     weight = last.weight.detach().clone()
     bias = weight.new_zeros(len(weight)) if last.bias is None else last.bias.detach().clone()
+    _refuse_end(name, seen, wanted)
     outputs = [wanted, _called(copy, inputs[1])]
     trunk = _without(copy, name)
     for x_each, output in zip(inputs, outputs, strict=True):
@@ -80,11 +81,17 @@ def _called(net: nn.Module, x: Tensor) -> Tensor:
     return found
 
 
-def _last_linear(net: nn.Module, x: Tensor) -> tuple[str, Tensor]:
-    """The name of the last linear layer that a call of the network uses, and the network's output."""
+def _last_linear(net: nn.Module, x: Tensor) -> tuple[str, Tensor, Tensor]:
+    """The name of the last linear layer that a call of the network uses, that layer's output, and the network's."""
     called: list[nn.Module] = []
+    made: list[Tensor] = []
+
+    def note(part: nn.Module, x: Any, output: Tensor) -> None:
+        called.append(part)
+        made.append(output.clone())
+
     linear = [(name, part) for name, part in net.named_modules() if isinstance(part, nn.Linear)]
-    hooks = [part.register_forward_hook(lambda part, *_: called.append(part)) for _, part in linear]
+    hooks = [part.register_forward_hook(note) for _, part in linear]
     try:
         output = _called(net, x)
     finally:
@@ -98,7 +105,17 @@ def _last_linear(net: nn.Module, x: Tensor) -> tuple[str, Tensor]:
             f"the last layer {name!r} is called {called.count(called[-1])} times for one batch, so it is no head of "
             "its own; end the network with a layer that it calls once."
         )
-    return name, output
+    return name, made[-1], output
+
+
+def _refuse_end(name: str, logits: Tensor, output: Tensor) -> None:
+    """Raise VclError if the network applies a known function to the outputs of its last layer."""
+    for after, function in ENDS.items() if logits.dim() == 2 else ():
+        if _same(function(logits), output) and not _same(logits, output):
+            raise VclError(
+                f"the network applies {after} after its last layer {name!r}, which the likelihood does too; return "
+                "the logits instead."
+            )
 
 
 def _refuse_tied(net: nn.Module, last: nn.Linear, name: str) -> None:
@@ -134,12 +151,6 @@ def _verify(trunk: nn.Module, x: Tensor, weight: Tensor, bias: Tensor, wanted: T
         ) from error
     if features.dim() == 2 and logits.shape == wanted.shape and _same(logits, wanted):
         return
-    after = next((end for end, of in ENDS.items() if logits.dim() == 2 and _same(of(logits), wanted)), None)
-    if after is not None:
-        raise VclError(
-            f"the network applies {after} after its last layer {name!r}, which the likelihood does too; return the "
-            "logits instead."
-        )
     raise VclError(
         f"the output of the network is not that of its last nn.Linear {name!r} alone, so the layer cannot be its head; "
         "return that layer's output, the logits, without further operations."
