@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from vcl.beliefs.belief import Belief
-from vcl.data import Data
+from vcl.data import Data, in_precision
 from vcl.engines.choose import choose
 from vcl.errors import VclError
 from vcl.fitting.curvature import chunk_for, row_values
@@ -105,10 +105,10 @@ class NoiseBelief:
 
 @torch.no_grad()
 def expected_squares(q: Belief, model: Model, data: Data, rng: Rng, draws: int = 100) -> Tensor:
-    """sum_n E_q (y_c^(n) - f_c(x^(n)))^2 [R, C] in float64, averaged over draws of theta, a block of examples at a time.
+    """sum_n E_q (y_c^(n) - f_c(x^(n)))^2 [R, C] in float64, averaged over draws of theta.
 
     ``data`` has one head. Draws come in pairs theta = mean +- noise for a Gaussian belief, so that the mean of outputs
-    which are linear in theta is exact.
+    which are linear in theta is exact. Examples are taken in blocks.
     """
     if draws < 1:
         raise VclError(f"draws is {draws}; give at least 1.")
@@ -122,7 +122,13 @@ def expected_squares(q: Belief, model: Model, data: Data, rng: Rng, draws: int =
             f"the noise is learned from floating-point targets of one head, but these are {data.y.dtype} of the heads "
             f"{list(data.heads)}; give the examples of one head."
         )
+    if not data.runs == q.mean.shape[0] == len(rng.seeds):
+        raise VclError(
+            f"the belief has {q.mean.shape[0]} runs, the data has {data.runs} and there are {len(rng.seeds)} seeds; "
+            "give all three the same number of runs."
+        )
     (head,) = data.heads
+    data = in_precision(data, q.mean.dtype)
     q = q.restrict(q.layout.touched([head]))
     engine = choose(model, q.layout, data.heads, q.mean)
     half = draw_noise(-(-draws // 2) * q.layout.size, rng.generators(q.mean.device), q.mean)
@@ -131,7 +137,7 @@ def expected_squares(q: Belief, model: Model, data: Data, rng: Rng, draws: int =
     size = chunk_for(data.runs * half.shape[1] * row_values(q.layout, data))
     for noise in (half, -half):
         theta = q.draw(noise)
-        for x, y in zip(data.x.split(size, 1), data.y.split(size, 1), strict=True):
+        for x, y in zip(torch.split(data.x, size, dim=1), torch.split(data.y, size, dim=1), strict=True):
             f = engine.outputs(theta, x, head)
             error = y.reshape(len(f), 1, f.shape[2], -1).double() - f.double()
             found = error.square().sum(2).mean(1) / 2

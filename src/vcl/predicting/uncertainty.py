@@ -88,10 +88,11 @@ def variances(likelihood: Likelihood, outputs: Tensor) -> Variances:
 
 @torch.no_grad()
 def quantiles(likelihood: Likelihood, outputs: Tensor, levels: Sequence[float]) -> Tensor:
-    """The quantiles at ``levels`` [L] of the mixture over draws of p(y | f_s) [R, L, N, C], from outputs [R, S, N, units].
+    """The quantiles at ``levels`` [L] of the mixture of p(y | f_s) over draws [R, L, N, C].
 
-    By bisection on the mean of the draws' distribution functions, between bounds that hold for any distribution of this
-    mean and variance. Quantiles of whole numbers are whole: the smallest that reaches the level.
+    ``outputs`` [R, S, N, units] are those of each draw. By bisection on the mean of the draws' distribution functions,
+    between bounds that hold for any distribution of this mean and variance. Quantiles of whole numbers are whole: the
+    smallest that reaches the level.
     """
     _check_draws(outputs, "outputs")
     numbers = _with_cdf(likelihood)
@@ -138,9 +139,9 @@ def sample_targets(likelihood: Likelihood, outputs: Tensor, rng: Rng) -> Tensor:
     numbers = _with_moments(likelihood)
     if len(rng.seeds) != len(outputs):
         raise VclError(f"the outputs have {len(outputs)} runs and there are {len(rng.seeds)} seeds; give one per run.")
-    shape = numbers.moments_of(outputs[:, :1, :1])[0].shape[3:]
-    shape = (*outputs.shape[:3], *shape)
-    noise = draw_noise(shape[1] * shape[2] * shape[3], rng.generators(outputs.device), outputs).view(shape)
+    targets = numbers.moments_of(outputs[:, :1, :1])[0].shape[-1]
+    noise = draw_noise(outputs[0, ..., 0].numel() * targets, rng.generators(outputs.device), outputs)
+    noise = noise.view(*outputs.shape[:3], targets)
     return likelihood.sample(outputs, noise)
 
 
