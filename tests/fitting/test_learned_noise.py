@@ -11,10 +11,12 @@ from vcl.data import Data, concat, dataset
 from vcl.errors import VclError
 from vcl.fitting import learned_noise
 from vcl.fitting.learned_noise import NoiseBelief, expected_squares
+from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian, Network, mlp
 from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.rng import Rng
-from vcl.projections import Exact, Target
+from vcl.projections import Exact, Target, VariationalKL
+from vcl.recursion import Method, Task, initial, learn
 
 PRIOR = NoiseBelief.prior(1, noise=1.0, examples=1.0)
 
@@ -176,3 +178,30 @@ def test_what_is_no_noise_is_refused() -> None:
     labels = dataset(data.x[0].float(), torch.zeros(5).long(), "a", "a")
     with pytest.raises(VclError, match=r"floating-point targets of one head, but these are torch.int64"):
         expected_squares(classes.prior({"a": 2}), classes, labels, Rng(0))
+
+
+def test_a_network_learns_its_noise_from_task_to_task() -> None:
+    """Noise 0.1 in the first target and 0.5 in the second, through the recursion, from a guess of 1."""
+    g, noise = torch.Generator().manual_seed(0), NoiseBelief.prior(2, noise=1.0)
+    method = Method(VariationalKL(Ascent(40, 30, 0.02), 2))
+
+    def network(noise: NoiseBelief) -> Network:
+        return Network(mlp(2, [8]), 8, Normal(noise.of_run(0)))
+
+    before = initial(network(noise), method, 1)
+    for t in range(2):
+        x = torch.randn(150, 2, generator=g)
+        y = x.sum(1, keepdim=True) + torch.tensor([0.1, 0.5]) * torch.randn(150, 2, generator=g)
+        task, prior = Task(f"{t}", dataset(x, y, f"{t}", "all"), heads={"all": 2}), noise
+        for _ in range(4):
+            model = network(noise)
+            if t:
+                with pytest.raises(VclError, match="not the network that the state was learned with"):
+                    next(learn(before, [task], model, method, Rng(0)))
+            (state,) = learn(before._replace(fingerprint=None), [task], model, method, Rng(0))
+            noise = prior.update(expected_squares(state.predictive["all"], model, task.train, Rng(1)), 150)
+        before = state
+    assert noise.shape.tolist() == [[150.5, 150.5]]
+    lower, upper = noise.interval(0.99)
+    assert lower[0, 1].item() < 0.5 < upper[0, 1].item()
+    assert noise.noise[0, 0].item() < 0.25
