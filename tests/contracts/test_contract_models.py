@@ -11,7 +11,7 @@ from vcl.data import Data, concat, dataset
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.models import LinearGaussian, Model, Network, mlp, select_posterior, with_adapters
-from vcl.models.likelihoods import Categorical, Normal
+from vcl.models.likelihoods import Categorical, HeteroscedasticNormal, Normal, Poisson
 from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict
 from vcl.projections import Target, VariationalKL
@@ -41,11 +41,18 @@ class Case(NamedTuple):
     model: Model
     data: Data
     heads: dict[str, int]
+    scale: float = 1.0
+    """Of the parameters that tests take: outputs of a logarithm should not be in the tens."""
 
 
 def regression(width: int) -> Data:
     g = torch.Generator().manual_seed(0)
     return dataset(torch.randn(12, 6, generator=g), torch.randn(12, width, generator=g), "t0", "h0", 2)
+
+
+def counted(width: int) -> Data:
+    data = regression(width)
+    return data._replace(y=(2 * data.y.abs()).floor())
 
 
 def two_heads() -> Data:
@@ -102,6 +109,9 @@ CASES = {
         blobs(12, 0, "t0", "h0", runs=2),
         {"h0": 2},
     ),
+    "noise of each target": Case(Network(mlp(6, [5]), 5, Normal((0.3, 2.0))), regression(2), {"h0": 2}),
+    "predicted noise": Case(Network(mlp(6, [5]), 5, HeteroscedasticNormal()), regression(2), {"h0": 4}, 0.3),
+    "counts": Case(Network(mlp(6, [5]), 5, Poisson()), counted(2), {"h0": 2}, 0.3),
     "logistic": Case(Network(nn.Flatten(), 6, Categorical()), blobs(12, 0, "t0", "h0", runs=2), {"h0": 2}),
 }
 
@@ -128,9 +138,8 @@ def log_lik(model: Model, params: dict[str, Tensor], data: Data, first: int = 0)
 
 def params_of(case: Case, seed: int = 0) -> dict[str, Tensor]:
     layout = case.model.prior(case.heads).layout
-    return layout.split(
-        torch.randn(layout.size, generator=torch.Generator().manual_seed(seed), dtype=case.data.x.dtype)
-    )
+    values = torch.randn(layout.size, generator=torch.Generator().manual_seed(seed), dtype=case.data.x.dtype)
+    return layout.split(case.scale * values)
 
 
 def first_run(data: Data) -> Data:
@@ -172,7 +181,7 @@ class TestEveryModel:
             assert bool(log_var.isfinite().all()) == (case.model.role(name) != "point")
 
     def test_good_data_is_accepted_and_the_model_can_be_fitted_and_asked(self, case: Case) -> None:
-        model, data, heads = case
+        model, data, heads, _ = case
         model.check(data, heads)
         prior = model.prior(heads)
         project = VariationalKL(Ascent(2, 5, 0.01), 2, "local")
@@ -192,6 +201,9 @@ CHAINS = {
         "logistic",
         "frozen first layer",
         "frozen batch norm",
+        "noise of each target",
+        "predicted noise",
+        "counts",
     )
 }
 
@@ -242,7 +254,7 @@ def test_a_network_without_a_rule_for_its_moments_is_refused_with_a_sentence(nam
 
 def test_each_example_is_answered_by_its_own_head() -> None:
     """Mixed heads of different sizes against each head alone, where labels of one are out of range for the other."""
-    model, data, heads = CASES["two heads"]
+    model, data, heads, _ = CASES["two heads"]
     params, mixed = params_of(CASES["two heads"]), first_run(data)
     for number, head in enumerate(("h0", "h1")):
         rows = mixed.source == number

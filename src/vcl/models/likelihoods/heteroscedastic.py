@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from math import inf, log, pi
+from math import asinh, inf, log, pi
 from typing import final
 
 import torch
@@ -20,6 +21,9 @@ POINTS = ((0.0, 2 / 3), (3**0.5, 1 / 6), (-(3**0.5), 1 / 6))
 
 MOST_TARGETS = 4
 """The most targets for which all combinations of points are listed (81 labels)."""
+
+FAR, ROUNDS = 1e6, 4
+"""The search for the highest point of an integrand goes this many deviations far, in so many rounds."""
 
 
 @final
@@ -60,7 +64,7 @@ class HeteroscedasticNormal:
     def log_evidence(self, mean: Tensor, var: Tensor, y: Tensor) -> Tensor:
         """sum_c log E_s N(y_c; mean_c, var_c + sd(s)^2) over s, by quadrature; the integral over f is exact.
 
-        Its error is below 1e-6 for a variance of s up to 30.
+        Its relative error is below 1e-6 for a variance of s up to 100.
         """
         (m, centre), (v, spread) = mean.chunk(2, dim=-1), var.chunk(2, dim=-1)
         squared, v = (y.reshape(m.shape) - m).square().unsqueeze(-1), v.unsqueeze(-1)
@@ -70,7 +74,8 @@ class HeteroscedasticNormal:
             total = v + (2 * self._log_sd(centre + sd * u)).exp()
             return -0.5 * squared / total - 0.5 * total.log() - 0.5 * log(2 * pi)
 
-        return log_normal_expectation(log_density, torch.zeros_like(m), torch.ones_like(m)).sum(-1)
+        centre_of = _highest(log_density, torch.zeros_like(m))
+        return log_normal_expectation(log_density, centre_of, torch.ones_like(m)).sum(-1)
 
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
         """f + sd noise, [N] or [N, C] like the noise."""
@@ -128,3 +133,22 @@ class HeteroscedasticNormal:
 
     def _log_sd(self, s: Tensor) -> Tensor:
         return self.limit * (s / self.limit).tanh()
+
+
+def _highest(log_f: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+    """The u near which f(u) N(u; 0, 1) is highest, within about 1, of the shape of ``like``.
+
+    By search on grids, each round around the best point of the last: the integrand may have two hills.
+    """
+    grid = torch.linspace(-1, 1, 129, dtype=like.dtype, device=like.device)
+    best = like.detach().unsqueeze(-1)
+
+    def best_of(u: Tensor) -> Tensor:
+        value = log_f(u).detach() - 0.5 * u.square()
+        return u.gather(-1, value.argmax(-1, keepdim=True))
+
+    best = best_of(best + (asinh(FAR) * grid).sinh())
+    reach = 0.3 * best.abs() + 0.5  # the neighbours on the first grid were 0.23 |u| away
+    for _ in range(ROUNDS - 1):
+        best, reach = best_of(best + reach * grid), reach / 20
+    return best.squeeze(-1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, log, pi
-from numbers import Real
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -25,8 +24,8 @@ class Normal:
     noise: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
-        each = self.noise if isinstance(self.noise, tuple) else (self.noise,)
-        if not each or not all(isinstance(value, Real) and 0 < value < inf for value in each):
+        each: tuple[Any, ...] = self.noise if isinstance(self.noise, tuple) else (self.noise,)
+        if not each or not all(isinstance(value, int | float) and 0 < value < inf for value in each):
             raise VclError(
                 f"noise is {self.noise}; a deviation must be a finite number above 0, or a tuple of one such number "
                 "per target."

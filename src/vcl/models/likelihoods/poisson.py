@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, pi
 from typing import NamedTuple
 
 import torch
@@ -18,11 +18,11 @@ from vcl.ops.layers import TINY
 STRAIGHT = 20.0
 """From this output on the rate grows along a straight line."""
 
-FARTHEST = 9.0
-"""Noise beyond so many deviations counts as this many, so that a draw can be bracketed."""
+FARTHEST = 7.0
+"""Noise beyond so many deviations counts as this many."""
 
-HALVINGS = 32
-"""Steps of bisection for a draw: a bracket of 2^32 counts is enough for rates up to 10^16."""
+BELOW, ABOVE, HALVINGS = 9.0, 3.0, 4
+"""The bracket of a draw around its expansion, which is at most 8.0 too high and 1.9 too low, and its bisection."""
 
 
 class Poisson(NamedTuple):
@@ -43,15 +43,17 @@ class Poisson(NamedTuple):
 
     def log_prob(self, output: Tensor, y: Tensor) -> Tensor:
         """sum_c y_c log rate_c - rate_c - log y_c!."""
-        y = y.to(output.dtype).reshape(output.shape)
-        return (y * _log_rate(output) - _rate(output) - torch.lgamma(y + 1)).sum(-1)
+        return _log_prob(output, y.to(output.dtype).reshape(output.shape)).sum(-1)
 
     def expectation(self, output: Tensor) -> Tensor:
         """E[y] and E[y^2], side by side [N, 2C]; :meth:`moments` turns their average into mean and variance."""
         return side_by_side(*self.moments_of(output))
 
     def log_evidence(self, mean: Tensor, var: Tensor, y: Tensor) -> Tensor:
-        """sum_c log E_f p(y_c | f) over f ~ N(mean_c, var_c), by quadrature around the integrand's mode."""
+        """sum_c log E_f p(y_c | f) over f ~ N(mean_c, var_c), by quadrature around the mode.
+
+        Its relative error in float64 is below 1e-6 for a variance up to 100.
+        """
         y, sd = y.to(mean.dtype).reshape(mean.shape), (var + TINY).sqrt()
         mode, slope, curvature = _mode(mean.detach(), sd.detach().square(), y)
         # At the mode u = (f - mean) / sd equals sd times the slope in f, which has more digits where sd is small.
@@ -60,26 +62,22 @@ class Poisson(NamedTuple):
         mean, sd, y = mean.unsqueeze(-1), sd.unsqueeze(-1), y.unsqueeze(-1)
 
         def log_density(u: Tensor) -> Tensor:
-            f = mean + sd * u
-            return y * _log_rate(f) - _rate(f) - torch.lgamma(y + 1)
+            return _log_prob(mean + sd * u, y)
 
         return log_normal_expectation(log_density, centre, scale).sum(-1)
 
     def sample(self, output: Tensor, noise: Tensor) -> Tensor:
         """The smallest count y with P(Y <= y) >= Phi(noise), as floats, [N] or [N, C] like the noise."""
         z = noise.reshape(output.shape).double().clamp(-FARTHEST, FARTHEST)
-        rate = _rate(output.double())
-        far = (z.square() + 10).sqrt()  # by Chernoff's bound a count is within far sqrt(rate) + far^2 / 3
-        low, high = rate - far * rate.sqrt() - 2, rate + far * rate.sqrt() + far.square() / 3 + 1
-        left, right = torch.special.ndtr(z), torch.special.ndtr(-z)
+        rate, level = _rate(output.double()), torch.special.ndtr(z)
+        near = rate + z * rate.sqrt() + (z.square() - 1) / 6  # Cornish and Fisher's expansion
+        lower, upper = (near - BELOW).floor().clamp(min=-1), (near + ABOVE).ceil().clamp(min=0)
 
         def reached(y: Tensor) -> Tensor:
-            above = torch.special.gammainc(y.clamp(min=0) + 1, rate)  # P(Y > y)
-            below = torch.special.gammaincc(y.clamp(min=0) + 1, rate)
-            return (y >= 0) & torch.where(z < 0, below >= left, above <= right)
+            below: Tensor = torch.special.gammaincc(y.clamp(min=0) + 1, rate)
+            return (y >= 0) & (below >= level)
 
-        drawn = bisect(reached, low.floor().clamp(min=-1), high.ceil(), HALVINGS, whole=True)
-        return drawn.to(output.dtype).reshape(noise.shape)
+        return bisect(reached, lower, upper, HALVINGS, whole=True).to(output.dtype).reshape(noise.shape)
 
     def label_points(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """rate + sqrt(rate_c) e_c for each output c [C, N, C], with weight 1 [C, N].
@@ -100,7 +98,7 @@ class Poisson(NamedTuple):
         """P(Y <= y) = Q(floor(y) + 1, rate) [..., C], with the regularised upper incomplete gamma function Q."""
         rate = _rate(output)
         count = y.to(rate.dtype).floor().clamp(min=0)
-        below: Tensor = torch.special.gammaincc(*torch.broadcast_tensors(count + 1, rate))
+        below: Tensor = torch.special.gammaincc(count + 1, rate)
         return below.where(y >= 0, 0.0)
 
     def check(self, y: Tensor, units: int, what: str) -> None:
@@ -128,6 +126,20 @@ def _rate(f: Tensor) -> Tensor:
 def _log_rate(f: Tensor) -> Tensor:
     """The logarithm of the rate."""
     return f.clamp(max=STRAIGHT) + torch.log1p((f - STRAIGHT).clamp(min=0))
+
+
+def _log_prob(f: Tensor, y: Tensor) -> Tensor:
+    """y log rate - rate - log y!, elementwise, without differences of large numbers where the rate is near y.
+
+    With d = log(rate / y) it is -y (e^d - 1 - d) - r(y), r(y) = log y! - y log y + y, and -rate for y = 0.
+    """
+    some = y.where(y > 0, 1.0)
+    d = _log_rate(f) - some.log()
+    # r(y) by Stirling's series from 10 on, where the difference would lose digits; its error is below 1e-10.
+    large = some.clamp(min=10.0)
+    series = 0.5 * (2 * pi * large).log() + (1 / 12 - (1 / 360 - large**-2 / 1260) * large**-2) / large
+    rest = torch.where(some < 10, torch.lgamma(some + 1) - some * some.log() + some, series)
+    return torch.where(y > 0, -some * (d.expm1() - d) - rest, -_rate(f))
 
 
 def _mode(mean: Tensor, var: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:

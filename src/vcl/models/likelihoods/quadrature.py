@@ -64,8 +64,8 @@ def log_normal_expectation(log_f: Callable[[Tensor], Tensor], centre: Tensor, sc
     """
     step, log_weight = _WIDE.to(centre.device, centre.dtype)
     u = centre.detach().unsqueeze(-1) + scale.detach().unsqueeze(-1) * step
-    total = (log_f(u) - 0.5 * u.square() + log_weight).logsumexp(-1)
-    return total + scale.detach().log() - 0.5 * log(2 * pi)
+    total: Tensor = (log_f(u) - 0.5 * u.square() + log_weight).logsumexp(-1)
+    return total + (scale.detach().log() - 0.5 * log(2 * pi))
 
 
 def _sinh(count: int, reach: float) -> Tensor:
