@@ -75,7 +75,8 @@ class Poisson(NamedTuple):
 
         def reached(y: Tensor) -> Tensor:
             below: Tensor = torch.special.gammaincc(y.clamp(min=0) + 1, rate)
-            return (y >= 0) & (below >= level)
+            found: Tensor = (y >= 0) & (below >= level)
+            return found
 
         return bisect(reached, lower, upper, HALVINGS, whole=True).to(output.dtype).reshape(noise.shape)
 
