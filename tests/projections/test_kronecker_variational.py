@@ -279,3 +279,49 @@ def test_stacked_runs_equal_runs_alone() -> None:
         assert torch.equal(both.tensors()[name][1:], value), name
     chosen = KroneckerVariational(KroneckerLaplace(lam=(0.5, 2.0))).select([1])
     assert chosen.lam == (2.0,)
+
+
+def turned(q: Kronecker, g: torch.Generator) -> Kronecker:
+    """The same belief with other eigenvectors: other signs, and another basis of a space in which V is the same."""
+    found = {}
+    for block, factors in q.blocks.items():
+        Q_A, Q_G = factors.Q_A.clone(), factors.Q_G.clone()
+        for Q in (Q_A, Q_G):
+            Q *= torch.randint(0, 2, Q[:, :1].shape, generator=g) * 2 - 1
+        turn = torch.linalg.qr(torch.randn(RUNS, 2, 2, generator=g, dtype=torch.float64)).Q
+        Q_A[:, :, :2] = Q_A[:, :, :2] @ turn
+        found[block] = factors._replace(Q_A=Q_A, Q_G=Q_G)
+    return q._replace(blocks=found)
+
+
+def with_an_empty_space(q: Kronecker) -> Kronecker:
+    """V is the same for the first two directions of a layer's inputs."""
+    log_vars = q.layout.split(q.log_var)
+    for block in q.blocks:
+        log_vars[block.weight] = log_vars[block.weight].clone()
+        log_vars[block.weight][:, :, 1] = log_vars[block.weight][:, :, 0]
+    return q._replace(log_var=q.layout.join(log_vars, lead=1))
+
+
+def test_draws_do_not_depend_on_the_choice_of_eigenvectors() -> None:
+    g = torch.Generator().manual_seed(6)
+    model = network()
+    prior = model.prior({"h": 3}).to(torch.float64)
+    q = with_an_empty_space(random_belief(prior.layout, g))
+    other = turned(q, g)
+    noise = torch.randn(RUNS, 3, q.layout.size, generator=g, dtype=torch.float64)
+    assert torch.allclose(q.draw(noise), other.draw(noise), rtol=0, atol=1e-11)
+    data = dataset(torch.randn(7, 4, generator=g).double(), torch.randint(0, 3, (7,), generator=g), head="h", runs=RUNS)
+    first = Kronecker.from_prior(prior).expand(RUNS)
+    for estimator in ("weights", "local"):
+        values = []
+        for each in (q, other):
+            elbo = Elbo(model, InBasis(first, each.blocks), 2, estimator)  # type: ignore[arg-type]
+            noise = torch.randn(
+                RUNS, elbo.noise(data), generator=torch.Generator().manual_seed(1), dtype=torch.float64
+            )
+            values.append(elbo.gradient(elbo.parameters(each), data, 7, noise).value)
+        assert torch.allclose(*values, rtol=1e-11)
+    x = torch.randn(RUNS, 6, 4, generator=g, dtype=torch.float64)
+    one, two = (predict(each, model, x, "h", Rng((0, 1)), 3, "local") for each in (q, other))
+    assert torch.allclose(one, two, rtol=0, atol=1e-11)

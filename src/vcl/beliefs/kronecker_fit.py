@@ -128,9 +128,9 @@ class KroneckerFit:
         return log if self.scale == 1 else self.scale * log
 
     def draw(self, parameters: Parameters, noise: Tensor) -> Tensor:
-        """theta = Q_G (Mbar + sqrt(V) noise) Q_A^T: [R, S, D]."""
+        """theta = Q_G (Mbar + sqrt(V) Q_G^T noise Q_A) Q_A^T: [R, S, D], as :meth:`Kronecker.draw` does."""
         mean, log = parameters
-        z = like_draws(mean, noise) + like_draws((0.5 * self.log_var(log)).exp(), noise) * noise
+        z = like_draws(mean, noise) + like_draws((0.5 * self.log_var(log)).exp(), noise) * self._rotated(noise)
         return unrotated(self.theta, self.basis, self._in_theta(z))
 
     def kl(self, parameters: Parameters) -> Tensor:
@@ -167,16 +167,16 @@ class KroneckerFit:
         return 0.5 * (total + (pull * shift).sum(1))
 
     def _rotated(self, theta: Tensor) -> Tensor:
-        """theta [R, D] in rotated coordinates Q_G^T W Q_A."""
-        params = self.theta.split(theta)
+        """theta [R, ..., D] in rotated coordinates Q_G^T W Q_A."""
+        params, lead = self.theta.split(theta), theta.dim() - 1
         for block, f in self.basis.items():
-            put_back(params, block, sandwich(grouped(f.Q_G.mT), joined(params, block, 1), grouped(f.Q_A)))
-        return self._in_rotated_layout(params)
+            put_back(params, block, sandwich(grouped(f.Q_G.mT), joined(params, block, lead), grouped(f.Q_A)))
+        return self._in_rotated_layout(params, lead)
 
-    def _in_rotated_layout(self, params: dict[str, Tensor]) -> Tensor:
-        """Values by theta's names, with each layer's weight and bias as one matrix: [R, D]."""
-        whole = {block.weight: joined(params, block, 1) for block in self.basis}
-        return self.layout.join({**params, **whole}, lead=1).contiguous()
+    def _in_rotated_layout(self, params: dict[str, Tensor], lead: int = 1) -> Tensor:
+        """Values by theta's names, with each layer's weight and bias as one matrix: [R, ..., D]."""
+        whole = {block.weight: joined(params, block, lead) for block in self.basis}
+        return self.layout.join({**params, **whole}, lead=lead).contiguous()
 
     def _in_theta(self, values: Tensor) -> Tensor:
         """Values [R, ..., D] of the rotated layout, at the places of theta's layout."""
