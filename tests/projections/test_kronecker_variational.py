@@ -183,6 +183,10 @@ def test_lambda_tempers_data_and_keeps_the_prior() -> None:
     half = tempered(q, model, prior, (0.5, 0.0))
     assert torch.allclose((-half.log_var[0]).exp(), 0.5 * ((-q.log_var[0]).exp() - 1) + 1)
     assert torch.allclose(half.log_var[1], torch.zeros(1).double())
+    wide = q._replace(log_var=q.log_var + 1)  # some variances are above the prior's
+    both = tempered(wide, model, prior, (1.0, 0.5))
+    assert torch.equal(both.log_var[0], wide.log_var[0]), "lambda = 1 in a stack is lambda = 1 alone"
+    assert float(both.log_var[1].max()) <= 0
 
 
 def test_it_forgets_less_than_the_start_of_its_fit_by_its_own_bound() -> None:

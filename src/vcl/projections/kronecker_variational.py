@@ -95,9 +95,12 @@ class KroneckerVariational:
 
 
 def tempered(q: Kronecker, model: Model, prior: MeanField, lam: Lambda) -> Kronecker:
-    """q with the precision lambda (P - delta) + delta; q itself for lambda = 1."""
+    """q with the precision lambda (P - delta) + delta; a run with lambda = 1 keeps its bits.
+
+    A fitted variance may be above the prior's. Then nothing is known from data, and lambda != 1 takes the prior's.
+    """
     if lam == 1:
         return q
-    delta = prior_precision(model, q, prior)
-    precision = lambda_column(lam, q.mean) * ((-q.log_var).exp() - delta).clamp(min=0) + delta
-    return q._replace(log_var=-torch.log(precision))
+    delta, column = prior_precision(model, q, prior), lambda_column(lam, q.mean)
+    precision = column * ((-q.log_var).exp() - delta).clamp(min=0) + delta
+    return q._replace(log_var=torch.where(column == 1, q.log_var, -torch.log(precision)))
