@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vcl.beliefs.blocks import joined
-from vcl.beliefs.information import Pair, add
+from vcl.beliefs.information import Information, Pair, add, between
 from vcl.beliefs.kronecker import Kronecker
 from vcl.data import Data, dataset
-from vcl.errors import VclError
+from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
 from vcl.models import Network
@@ -21,7 +21,7 @@ from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.layer_weights import Block
 from vcl.ops.rng import Rng
 from vcl.projections import KroneckerLaplace, Target
-from vcl.projections.kronecker import past, prior_precision
+from vcl.projections.kronecker import gaussian_at, past, prior_precision
 
 EXACT = Ascent(epochs=3000, batch=None, lr=0.05, schedule="cosine")
 NOISE, PRIOR = 0.5, 2.0
@@ -512,3 +512,48 @@ def test_a_belief_cannot_be_cut_within_a_layer() -> None:
         tensors = {key: value for key, value in q.tensors().items() if key != name}
         with pytest.raises(VclError):
             Kronecker.from_tensors(q.layout, tensors if bad is None else {**tensors, name: bad})
+
+
+def test_information_that_is_not_finite_is_told_with_its_runs() -> None:
+    """In factors, and in the diagonal of what has no rule."""
+    model, data, theta = mlp_problem(runs=3)
+    prior = model.prior({"h": 3}).to(torch.float64)
+    q = Kronecker.from_prior(prior).expand(3)
+    delta, how = prior_precision(model, q, prior), KroneckerCurvature("mode", "empirical")
+    blocks = how.layers(model, q.layout, theta, data)
+    for kept, name in ((blocks, "trunk.3.weight"), (blocks[:1], "trunk.3.weight")):
+        found = how(model, q.layout, theta.unsqueeze(1), data, kept, Rng((0, 1, 2)))
+        diagonal = found.diagonal.clone()
+        if len(kept) > 1:
+            found.pairs[blocks[1]].G[1, 0, 0] = torch.inf
+        else:
+            diagonal[1, q.layout.positions(q.layout.where(lambda each: each == "trunk.3.weight"))] = torch.inf
+        with pytest.raises(NonFiniteError, match=f"curvature of '{name}' is not finite") as error:
+            gaussian_at(model, theta, q, found._replace(diagonal=diagonal), delta, how, {})
+        assert error.value.runs == (1,)
+
+
+def test_between_blends_each_run_by_itself() -> None:
+    """Shapes linearly and scales geometrically; a run whose factor did not change keeps its bits."""
+    g = torch.Generator().manual_seed(0)
+    old, new = torch.rand(2, 3, 4, 4, generator=g, dtype=torch.float64) * torch.tensor([1.0, 1000.0])[:, None, None, None]
+    new[1] = old[1] * (1 + 1e-9)
+    rows, block = torch.ones(3).double(), Block("w", None)
+    flat = torch.rand(2, 3, 5, generator=g, dtype=torch.float64)
+    flat[1, 2] = 0
+    both = [Information({block: Pair(A, A + 1, rows)}, d) for A, d in ((old, flat[0]), (new, flat[1]))]
+    found = between(*both, 0.25)
+    for mine, one, two in (
+        (found.pairs[block].A, old, new), (found.pairs[block].G, old + 1, new + 1), (found.diagonal, *flat)
+    ):  # fmt: skip
+        for run in range(3):
+            a, b = one[run].sum(), two[run].sum()
+            if run == 1 and mine.dim() == 3:
+                assert torch.equal(mine[run], one[run])
+            elif float(b) == 0:
+                assert torch.allclose(mine[run], 0.75 * one[run])
+            else:
+                size = (0.75 * a.log() + 0.25 * b.log()).exp()
+                assert torch.allclose(mine[run], size * (0.75 * one[run] / a + 0.25 * two[run] / b))
+    alone = between(*(Information({}, each.diagonal[1:2]) for each in both), 0.25)
+    assert torch.equal(alone.diagonal, found.diagonal[1:2])

@@ -170,6 +170,8 @@ def gaussian_at(
     ``known`` keeps eigenvectors for the next round: with the rule ``mean`` A depends on A_t alone.
     """
     layout = previous.layout
+    for name, values in layout.split(found.diagonal).items():
+        _check_finite(name, values)
     part = held(model, layout)
     precision = (-previous.log_var).exp() + found.diagonal
     # A parameter without a posterior is a point, with variance 0.
@@ -179,7 +181,7 @@ def gaussian_at(
     for block, new in found.pairs.items():
         old = previous.blocks.get(block)
         pair = new if old is None else add(Pair(old.A, old.G, old.rows), new, curvature.rule)
-        _check_finite(block, pair)
+        _check_finite(block.weight, pair.A, pair.G)
         if block not in known or known[block][0] is not new.A or curvature.rule != "mean":
             known[block] = new.A, pair.A, eigen(pair.A)
         pair = pair._replace(A=known[block][1])
@@ -191,12 +193,13 @@ def gaussian_at(
     return Kronecker(layout, theta, layout.join(log_vars, lead=1), blocks)
 
 
-def _check_finite(block: Block, pair: Pair) -> None:
-    fine = pair.A.isfinite().flatten(1).all(1) & pair.G.isfinite().flatten(1).all(1)
+def _check_finite(name: str, *values: Tensor) -> None:
+    """Raise NonFiniteError with the runs in which some of the values [R, ...] are not finite."""
+    fine = torch.stack([each.isfinite().flatten(1).all(1) for each in values]).all(0)
     if not bool(fine.all()):
         bad = [run for run, good in enumerate(fine.tolist()) if not good]
         what = (
-            f"the curvature of {block.weight!r} is not finite; use curvature at the mode, a smaller learning rate, or "
+            f"the curvature of {name!r} is not finite; use curvature at the mode, a smaller learning rate, or "
             "scaled inputs."
         )
         raise NonFiniteError(what, bad, what)
