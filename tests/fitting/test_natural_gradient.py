@@ -267,6 +267,31 @@ class TestHealth:
         assert deviations is not None
         assert deviations.reach == pytest.approx(12e-3)
 
+    def test_of_a_natural_fit_only_variances_that_grew_are_limited(self) -> None:
+        """From the prior's variances many labels pull all variances down, farther than steps could let them grow."""
+        natural = NaturalGradient(forget=0.5)
+        model, (task,) = small_network(), blob_tasks(1)
+        prior, told = model.prior({"h0": 2}), list[Progress]()
+        data = task.train._replace(x=30 * task.train.x)
+        project = VariationalKL(Ascent(20, None), 1, init_var=1.0, ml_start=False, natural=natural)
+        q = project(Target(prior, model, data, prior), Rng((0,)), told.append)
+        health = told[-1].health
+        assert health is not None
+        assert health.growth
+        reach = 0.9 * natural.reach(20)
+        assert bool((q.log_var < -reach).any()), "falls that are longer than the limit of growth"
+        torch.testing.assert_close(health.limited, (q.log_var > reach).float().mean(1))
+        wide = health._replace(limited=torch.tensor([0.4])).warning()
+        assert wide.startswith("40% of the log variances grew as far as the steps allow")
+        assert wide.endswith("take more steps")
+
+    def test_a_full_gaussian_has_no_health(self) -> None:
+        model, (task,), told = small_network(), blob_tasks(1), list[Progress]()
+        project, prior = VariationalKL(Ascent(3, 20, 1e-3), 1, family="full"), model.prior({"h0": 2})
+        project(Target(project.initial(prior), model, task.train, prior), Rng((0,)), told.append)
+        assert told
+        assert all(each.health is None for each in told)
+
     def test_a_natural_fit_is_not_limited_and_its_kl_and_pruned_units_are_known(self) -> None:
         project, model, (task,) = VariationalKL(Ascent(100, None), 1, natural=NATURAL), small_network(), blob_tasks(1)
         prior, told = model.prior({"h0": 2}), list[Progress]()

@@ -536,7 +536,9 @@ def test_information_that_is_not_finite_is_told_with_its_runs() -> None:
 def test_between_blends_each_run_by_itself() -> None:
     """Shapes linearly and scales geometrically; a run whose factor did not change keeps its bits."""
     g = torch.Generator().manual_seed(0)
-    old, new = torch.rand(2, 3, 4, 4, generator=g, dtype=torch.float64) * torch.tensor([1.0, 1000.0])[:, None, None, None]
+    old, new = (
+        torch.rand(2, 3, 4, 4, generator=g, dtype=torch.float64) * torch.tensor([1.0, 1000.0])[:, None, None, None]
+    )
     new[1] = old[1] * (1 + 1e-9)
     rows, block = torch.ones(3).double(), Block("w", None)
     flat = torch.rand(2, 3, 5, generator=g, dtype=torch.float64)

@@ -286,6 +286,7 @@ class ContinualLearner(ABC):
             {} if health is None else {name: float(value.sum()) for name, value in health.kl.items()},
             past,
             tuple(watch.notes),
+            False if health is None else health.growth,
         )
 
     def _step(self, step: Step, model: Any, method: Method[Any], rng: Rng, watch: Watch) -> State[Any]:

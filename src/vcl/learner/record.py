@@ -34,12 +34,14 @@ class Update(NamedTuple):
     lost: float
     """What the fit to earlier data lost by the belief's own estimate, in nats."""
     notes: tuple[str, ...]
+    growth: bool = False
+    """Whether the steps limit only how far log variances grow: fits by natural gradients."""
 
     def line(self) -> str:
         """One line for people."""
         parts = [f"{self.task}: {self.examples} examples, {self.epochs} epochs, {self.seconds:.1f} s"]
         if self.limited is not None:
-            parts.append("converged" if self.limited < MANY else still_moving(self.limited, self.reach))
+            parts.append("converged" if self.limited < MANY else still_moving(self.limited, self.reach, self.growth))
         if self.kl:
             total = sum(self.kl.values())
             most = sorted(self.kl.items(), key=lambda each: -each[1])[:FEW]
