@@ -118,8 +118,8 @@ class Method(Generic[Q]):
         refit: Projection[Q] | None = None,
         predictive: Predictive = "joint",
     ) -> None:
-        """By default ``choose`` is :class:`vcl.coresets.Nothing` (no coreset) and ``refit`` is ``project``, or what that
-        has ``for_coresets()``."""
+        """By default ``choose`` is :class:`vcl.coresets.Nothing` (no coreset) and ``refit`` is ``project`` or its
+        ``for_coresets()``."""
         if refit is None and not isinstance(project, type):
             refit = project.for_coresets() if isinstance(project, FitsCoresets) else project
         rule: CoresetRule = Nothing() if choose is None else choose

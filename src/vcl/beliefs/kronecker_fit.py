@@ -140,7 +140,7 @@ class KroneckerFit:
         return torch.stack([*self.kl_by_tensor(parameters).values()]).sum(0)
 
     def kl_by_tensor(self, parameters: Parameters) -> dict[str, Tensor]:
-        """The parts of :meth:`kl`, each [R]: of every layer with a basis, by its weight's name, and of other tensors."""
+        """The parts of :meth:`kl`, each [R]: of every layer with a basis, by its weight's name, and of each tensor."""
         mean, log = parameters
         split, log_var, shift = self.layout.split, self.log_var(log), mean - self.mean
         traces, shifts, effective = split(self.effective * log_var.exp() - log_var), split(shift), split(self.effective)

@@ -3,8 +3,9 @@
     a = Q_G ( Mbar x' + sqrt(V x'^2) Q_G^T eps ),   x' = Q_A^T [x, 1]
 
 W = Q_G (Mbar + Z) Q_A^T with independent Z, so a is Gaussian with the covariance Q_G diag(V x'^2) Q_G^T: exact, with
-noise for units instead of weights. The noise is that of units, so that its turns do not depend on eigenvectors' signs. A layer without factors has a = M x + b + sqrt(V x^2 + v) eps. All draws share the
-first layer's products. Runs are computed together on a GPU and one by one on a CPU.
+noise for units instead of weights. The signs of eigenvectors do not matter. A layer without factors has
+a = M x + b + sqrt(V x^2 + v) eps. All draws share the first layer's products. Runs are computed together on a GPU and
+one by one on a CPU.
 """
 
 from __future__ import annotations

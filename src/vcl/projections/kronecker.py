@@ -84,12 +84,12 @@ class KroneckerLaplace:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         delta = prior_precision(model, previous, prior)
+        blocks = self.blocks(model, previous, delta, data)
         penalty = past(previous, delta, self.lam, self.prior)
         objective = Penalised(model, previous.layout, penalty)
         start = start_mean(model, previous, fresh(previous, prior), self.init_sd, rng, self.init)
         told = _Last(report)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, told, "Kronecker-factored Laplace")
-        blocks = self.blocks(model, previous, delta, data)
         told.note(_treatment(model, previous.layout, blocks))
         return q.merge(self.posterior(model, previous, theta, delta, data, blocks, rng.at("curvature")))
 
