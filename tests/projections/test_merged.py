@@ -60,12 +60,12 @@ def test_points_are_taken_as_they_were_fitted() -> None:
 
 def test_points_keep_the_values_of_their_fit() -> None:
     """A point has no density, so it is no part of the product."""
-    vae, (first, second) = small_vae(), shape_tasks(2)
+    vae, (task,) = small_vae(), shape_tasks(1)
     fit = VariationalKL(Ascent(2, 16), 1, ml_start=False, init="glorot")
-    prior = vae.prior({**first.heads, **second.heads})
-    q = fit(Target(prior, vae, first.train, prior), Rng((0,)))
-    new = fit(Target(q, vae, second.train, prior), Rng((1,)))
-    merged = Merged(fit, 0.5)(Target(q, vae, second.train, prior), Rng((1,)))
+    prior = vae.prior(task.heads)
+    q = fit(Target(prior, vae, task.train, prior), Rng((0,)))
+    new = fit(Target(q, vae, task.train, prior), Rng((1,)))  # so that the points of its encoder are known
+    merged = Merged(fit, 0.5)(Target(q, vae, task.train, prior), Rng((1,)))
     points = roles(vae, prior.layout).points.names
     assert points
     made, fitted = (prior.layout.split(each.mean) for each in (merged, new))
