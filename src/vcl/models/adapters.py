@@ -41,7 +41,7 @@ class LowRank(nn.Module):
         self.base = base.requires_grad_(False)
         self.down, self.up = (
             # Without torch's own start, which draws from its global generator.
-            nn.utils.skip_init(nn.Linear, *sizes, bias=False, device=like.device, dtype=like.dtype)
+            nn.utils.skip_init(nn.Linear, *sizes, bias=False, device=like.device, dtype=like.dtype)  # type: ignore[no-untyped-call]
             for sizes in ((base.in_features, rank), (rank, base.out_features))
         )
         self.scale = 1 / sqrt(rank * base.in_features)
