@@ -82,4 +82,8 @@ def test_the_import_contract_covers_every_module_of_the_core() -> None:
         for path in (root / "src/vcl").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert set(core["source_modules"]) | set(learners["source_modules"]) == found - {"vcl.__init__", "vcl.__main__", "vcl.lab"}
+    assert set(core["source_modules"]) | set(learners["source_modules"]) == found - {
+        "vcl.__init__",
+        "vcl.__main__",
+        "vcl.lab",
+    }
