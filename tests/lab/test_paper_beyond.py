@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from lab_made import images
 
-from vcl.lab.part import Loaded
 from vcl.lab.paper import beyond
 from vcl.lab.paper.item import Context
+from vcl.lab.part import Loaded
 from vcl.lab.plan import make_plan
 from vcl.lab.results import Row
 
@@ -54,9 +54,11 @@ def test_the_table_has_the_last_tasks_measures() -> None:
     def row(seed: int, after: int, on: int, metric: str, value: float) -> Row:
         return Row("A stream: vcl", seed, after, on, metric, value)
 
-    rows = [row(seed, after, on, metric, value * after + seed)
-            for seed in range(2) for after in (1, 2) for on in range(1, after + 1)
-            for metric, value in (("accuracy", 0.25), ("log predictive", -1.0), ("calibration error", 0.01))]  # fmt: skip
+    values = {"accuracy": 0.25, "log predictive": -1.0, "calibration error": 0.01}
+    rows = [
+        row(seed, after, on, metric, value * after + seed)
+        for seed in range(2) for after in (1, 2) for on in range(1, after + 1) for metric, value in values.items()
+    ]  # fmt: skip
     facts: dict[str, Any] = {"A stream: vcl": {"memory": "none", "parameters": "7", "tried": "3"}}
     (line,) = csv.DictReader(beyond.table(rows, facts).splitlines())
     assert line == {

@@ -58,10 +58,10 @@ class KroneckerCurvature:
     """How the factors of a task are computed.
 
     ``at="expected"`` averages the curvature over ``draws`` draws of the belief itself, in ``rounds`` rounds towards a
-    fixed point, each of one pass over the examples; ``"mode"`` takes it at the mode alone. At most ``samples`` examples are
-    used, drawn for each run; a sum over fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes the
-    mean of A and the sum of G, ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs or
-    outputs is diagonal.
+    fixed point, each of one pass over the examples; ``"mode"`` takes it at the mode alone. At most ``samples`` examples
+    are used, drawn for each run; a sum over fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes
+    the mean of A and the sum of G, ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs
+    or outputs is diagonal.
     """
 
     at: At = "expected"

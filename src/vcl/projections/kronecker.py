@@ -9,9 +9,9 @@ q_t = N(theta_t, (A (x) G + delta I)^{-1}), exactly, in the eigenvectors of A an
 
 The curvature A_t (x) G_t approaches the expectation under q_t itself, a fixed point. At the mode of a well-fitted task
 the Fisher information nearly vanishes, and the best lambda differs from stream to stream; under q_t lambda = 1 is near
-the best where tasks have heads or inputs of their own, and too small where they share outputs. Round k moves 1 / (1 + k)
-of the way to the curvature under the last q_t, on a logarithmic scale; without that it oscillates. After K rounds the
-mode's curvature still has the weight 1 / (1 + K).
+the best where tasks have heads or inputs of their own, and too small where they share outputs. Round k moves
+1 / (1 + k) of the way to the curvature under the last q_t, on a logarithmic scale; without that it oscillates. After K
+rounds the mode's curvature still has the weight 1 / (1 + K).
 """
 
 from __future__ import annotations
