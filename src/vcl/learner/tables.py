@@ -1,9 +1,15 @@
 """Tables with named columns as numbers. What a column is follows from the first update and then stays.
 
 a column of numbers    its value; missing values become the first update's mean. If the first update had some, a
-                       second column says 1 where the value is missing
+                       second column says 1 where the value is missing; if it had none, later ones give a warning
 any other column       one column for each category of the first update, 1 for the example's own. Missing is a
-                       category if the first update had some. A category that comes later has 0 in all of them
+                       category if the first update had some. A category that comes later, or a missing value where
+                       there was none, has 0 in all of them, and gives a warning with the counts
+
+Columns go by name, in any order. Other columns than those of the first update are refused, with the difference. So are
+a column without any value, more than 1000 categories, dates, infinite numbers, and texts in a column of numbers. Texts
+that are all numbers are numbers: codes that are no quantities need a letter, such as c7. Missing are None, NaN and the
+texts "", na, nan, none, null and ?, in any case.
 """
 
 from __future__ import annotations
@@ -163,12 +169,16 @@ def _array(values: Any) -> np.ndarray:
 def _column(name: str, values: np.ndarray) -> Column:
     if values.ndim != 1:
         raise VclError(f"column {name!r} has shape {values.shape}; give one value for each row.")
+    if values.dtype.kind in "mMcV":
+        raise VclError(
+            f"column {name!r} has dtype {values.dtype}; give numbers or texts (of a date, such as days since a start)."
+        )
     if values.dtype.kind in "iufb":
         found, missing = _as_numbers(values, name)
         return _numeric(name, found, missing)
     texts, missing = _as_texts(values)
     try:
-        found = np.array([np.nan if gone else float(text) for text, gone in zip(texts, missing, strict=True)])
+        found = np.array([np.nan if gone else _number(text) for text, gone in zip(texts, missing, strict=True)])
     except ValueError:
         kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
         if len(kinds) > MOST:
@@ -197,16 +207,25 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         for row, (text, gone) in enumerate(zip(texts, missing, strict=True)):
             if not gone:
                 try:
-                    found[row] = float(text)
+                    found[row] = _number(text)
                 except ValueError:
                     raise VclError(
-                        f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update; "
-                        "give a number, or leave the value out."
+                        f"column {name!r} is {text!r} in row {row} (from 0), and its values were numbers in the first "
+                        "update; give a number, or leave the value out."
                     ) from None
     if np.isinf(found[~missing]).any():
         row = int(np.flatnonzero(np.isinf(found))[0])
-        raise VclError(f"column {name!r} is infinite in row {row}; give a finite number, or leave the value out.")
+        raise VclError(
+            f"column {name!r} is infinite in row {row} (from 0); give a finite number, or leave the value out."
+        )
     return found, missing
+
+
+def _number(text: str) -> float:
+    """A number as people write it; ValueError for anything else, and for Python's own 1_000."""
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def _as_texts(values: np.ndarray) -> tuple[list[str], np.ndarray]:

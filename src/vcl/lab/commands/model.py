@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,15 @@ Files: CSV and Parquet tables with named columns, npz files with the arrays x an
 """
 
 app = typer.Typer(no_args_is_help=True, help=HELP, rich_markup_mode=None)
+
+
+OPTIONS = {
+    r"revisit=True": "--revisit",
+    r"as in update\(x, y, task='([^']*)'\)": r"as in --task \1",
+    r"task='([^']*)'": r"--task \1",
+    r"without task \(or with heads='shared'\)": "without --task",
+}
+"""What learners advise in Python, and the same on the command line."""
 
 
 class Kind(StrEnum):
@@ -167,8 +177,12 @@ def predict(
     contents = files.read(file, delimiter)
     with _spoken():
         learner = kept.load(folder, described, device)
-        asked = predictions.Asked(task, level, draws)
-        found = predictions.predicted(learner, targets.inputs_of(contents, described), asked)
+        asked, x = predictions.Asked(task, level, draws), targets.inputs_of(contents, described)
+        table = kept.table_of(folder, described)
+        if table is not None and isinstance(x, dict):
+            table.numbers(x, warnings.warn)  # Of the whole file, with its counts and rows.
+            warnings.simplefilter("ignore", UserWarning)
+        found = predictions.predicted(learner, x, asked)
         write_new(out, predictions.as_bytes(found, out.suffix.lower()))
     typer.echo(f"{len(next(iter(found.values()))):,} predictions in {out}.")
     told = predictions.scored(learner, found, contents, described, str(file))
@@ -249,6 +263,8 @@ def _say(line: str) -> None:
 @contextmanager
 def _spoken() -> Iterator[None]:
     """Warnings as lines on standard error, without the place in the source."""
+    from vcl.errors import VclError
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         usual = warnings.showwarning
@@ -260,4 +276,10 @@ def _spoken() -> Iterator[None]:
                 usual(message, category, *where, **more)
 
         warnings.showwarning = show
-        yield
+        try:
+            yield
+        except VclError as error:
+            text = str(error)
+            for python, shell in OPTIONS.items():
+                text = re.sub(python, shell, text)
+            raise VclError(text) from error

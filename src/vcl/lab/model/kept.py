@@ -14,6 +14,7 @@ from vcl.lab.claim import MARKER, Claim, TakenError
 from vcl.lab.model import recipe as recipes
 from vcl.lab.model.recipe import Learner, Recipe
 from vcl.learner.folder import MANIFEST, read
+from vcl.learner.tables import Table
 
 FIRST = ".first-update"
 """Where the first update is saved before its files are moved."""
@@ -82,6 +83,12 @@ def inputs_of(folder: Path, recipe: Recipe) -> int:
         return int(prod(content.about["inputs"]["shape"]))
     except (LookupError, TypeError, ValueError) as error:
         raise VclError(f"the learner in {folder} is damaged ({error}); restore it from a copy.") from error
+
+
+def table_of(folder: Path, recipe: Recipe) -> Table | None:
+    """The columns of the first update, if it was a table."""
+    given = read(folder, recipe.kind).about.get("table")
+    return None if given is None else Table.from_described(given)
 
 
 def save(folder: Path, learner: Learner, recipe: Recipe) -> None:

@@ -125,8 +125,7 @@ def _numbers(given: np.ndarray, name: str | None, where: str) -> Target:
             found[row] = float(text)
         except ValueError:
             raise VclError(
-                f"the target {name!r} of {where} is {text!r} in row {row + 1} below the header; a regressor needs "
-                "numbers."
+                f"the target {name!r} of {where} is {text!r} in row {row} (from 0); a regressor needs numbers."
             ) from None
     return Target(found, np.isnan(found))
 

@@ -12,7 +12,7 @@ from vcl.lab.model import files, kept
 from vcl.lab.model import recipe as recipes
 from vcl.lab.model.columns import Arrays, Columns, Contents
 from vcl.lab.model.recipe import Learner, Recipe
-from vcl.lab.model.targets import Labelled, has_strings, labelled
+from vcl.lab.model.targets import Labelled, has_strings, inputs_of, labelled
 from vcl.learner.tables import Table
 
 Say = Callable[[str], None]
@@ -39,12 +39,15 @@ def update(
         kept.clear(folder)
         recipe = with_target(recipes.read(folder), contents, target, drop, kept.has_learned(folder))
         if kept.has_learned(folder):
-            learner = kept.load(folder, recipe, device, 0 if quiet else 1)
+            learner, table = kept.load(folder, recipe, device, 0 if quiet else 1), kept.table_of(folder, recipe)
             rows = labelled(contents, recipe, has_strings(learner), str(file))
         else:
             fixed = recipe.options.get("classes")
             rows = labelled(contents, recipe, isinstance(fixed[0], str) if fixed else None, str(file))
-            learner = recipe.learner(_width(rows), device, 0 if quiet else 1)
+            learner, table = recipe.learner(_width(rows), device, 0 if quiet else 1), None
+        if isinstance(rows.x, dict):
+            # All rows of the file, so that a message counts rows as the file does.
+            (table or Table.of(rows.x)).numbers(inputs_of(contents, recipe))
         if rows.left_out:
             say(f"{rows.left_out} of {rows.left_out + len(rows.y)} rows have no target and are left out")
         learner.update(rows.x, rows.y, task, forget=forget, revisit=revisit)
