@@ -14,7 +14,7 @@ from vcl.errors import VclError
 from vcl.learner.backbone import Backbone
 from vcl.learner.knowledge import Knowledge
 from vcl.learner.scaling import Scaling
-from vcl.learner.ways import Part
+from vcl.learner.way import Part
 from vcl.models.network import TRUNK
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng

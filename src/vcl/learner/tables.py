@@ -146,6 +146,11 @@ def is_frame(x: Any) -> bool:
     return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
 
 
+def size_of(frame: Any) -> int:
+    """The number of rows."""
+    return max((len(values) for values in _columns(frame).values()), default=0)
+
+
 def _columns(frame: Any) -> dict[str, np.ndarray]:
     names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
     if len({str(name) for name in names}) != len(names):
@@ -230,9 +235,10 @@ def _number(text: str) -> float:
 
 def _as_texts(values: np.ndarray) -> tuple[list[str], np.ndarray]:
     """Texts [N], and which are missing [N]."""
-    texts = ["" if _is_nothing(each) else str(each).strip() for each in values.tolist()]
+    texts = ["" if is_nothing(each) else str(each).strip() for each in values.tolist()]
     return texts, np.array([text.lower() in MISSING for text in texts], dtype=bool)
 
 
-def _is_nothing(value: object) -> bool:
-    return value is None or value != value or str(value) == "<NA>"
+def is_nothing(value: object) -> bool:
+    """Whether a value stands for a missing one. That of pandas' own types refuses comparison, so it comes first."""
+    return value is None or str(value) == "<NA>" or bool(value != value)

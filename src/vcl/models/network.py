@@ -115,9 +115,11 @@ class Network:
         check_fits(self.start_values, dict(zip(*layout, strict=True)))
         if not self.prior_values:
             return prior
-        means = layout.split(prior.mean) | {
-            name: value.unsqueeze(0) for name, value in self.prior_values.items() if name in layout.names
-        }
+        means = layout.split(prior.mean)
+        for name, value in self.prior_values.items():
+            if name in layout.names:  # outputs that a head has got since have the mean 0
+                own = value.unsqueeze(0)
+                means[name] = torch.cat([own, means[name][:, len(value) :]], 1) if value.dim() else own
         return prior._replace(mean=layout.join(means, lead=1))
 
     def digest(self) -> str:
@@ -271,7 +273,7 @@ def _labels(data: Data, head: str) -> Tensor:
     if len(data.heads) == 1 or data.y.is_floating_point():
         return data.y
     mine = [data.source == position for position, source in enumerate(data.sources) if source.head == head]
-    return data.y.where(torch.stack(mine).any(0), 0)
+    return data.y.where(torch.stack(mine).any(0).view(-1, *(1,) * (data.y.dim() - 1)), 0)
 
 
 def _filled(values: Tensor, count: int) -> Tensor:
