@@ -183,7 +183,8 @@ class VCLClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 
     def uncertainty(self, X: Any) -> Uncertainty:
         """How unsure the prediction of each example is, and why: total = aleatoric + epistemic, in nats."""
-        found: Uncertainty = self.learner_.uncertainty(self._read(X))
+        x = self._read(X)
+        found: Uncertainty = self.learner_.uncertainty(x)
         return found
 
     def _learner(self, net: nn.Module | None, **settings: Any) -> ContinualClassifier:
@@ -246,12 +247,14 @@ class VCLRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
     def intervals(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The bounds of the central interval that holds y with probability ``level``."""
-        found: tuple[np.ndarray, np.ndarray] = self.learner_.intervals(self._read(X), level)
+        x = self._read(X)
+        found: tuple[np.ndarray, np.ndarray] = self.learner_.intervals(x, level)
         return found
 
     def uncertainty(self, X: Any) -> Spread:
         """The variance of the prediction of each example, and its parts."""
-        found: Spread = self.learner_.uncertainty(self._read(X))
+        x = self._read(X)
+        found: Spread = self.learner_.uncertainty(x)
         return found
 
     def _pairs(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
