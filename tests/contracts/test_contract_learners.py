@@ -48,7 +48,10 @@ def cases() -> Iterator[tuple[str, Case]]:
                 yield f"regression {method} {heads}", Case(partial(regressor, method=method), ContinualRegressor, named)
             elif named:
                 continue  # all classes are told apart
-            yield f"classification {method} {heads}", Case(partial(classifier, method=method), ContinualClassifier, named)
+            yield (
+                f"classification {method} {heads}",
+                Case(partial(classifier, method=method), ContinualClassifier, named),
+            )
     yield "poisson", Case(partial(counts), ContinualRegressor, False)
     yield "heteroscedastic", Case(partial(regressor, noise="heteroscedastic"), ContinualRegressor, True)
     yield "memory", Case(partial(classifier, memory=5), ContinualClassifier, True)
