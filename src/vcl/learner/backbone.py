@@ -45,6 +45,10 @@ class Shape:
     feature_bytes: int = FEATURE_BYTES
     """The most bytes of memory that features of the frozen part take; beyond it they are kept in a temporary file."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.posterior, list):
+            object.__setattr__(self, "posterior", tuple(self.posterior))
+
     def check(self) -> None:
         """Raise VclError unless every value is valid."""
         if self.head not in ENDINGS:
@@ -84,7 +88,8 @@ class Backbone(NamedTuple):
 
     def model(self, likelihood: Likelihood, prior: Mapping[str, Tensor] | None = None) -> Network:
         """The model, whose fits start at the module's values. ``prior`` has the prior's mean, if it was saved."""
-        head_start = {} if self.own_head is None else {HEAD: self.own_head}
+        # A saved prior also has the head's first values.
+        head_start = {} if self.own_head is None or prior is not None else {HEAD: self.own_head}
         mean: Values | None = "module" if self.shape.prior_mean == "net" else None
         return Network(
             self.trunk, self.features, likelihood, self.shape.prior_var, frozen=self.frozen, start="module",

@@ -109,7 +109,7 @@ class ContinualLearner(ABC):
         begun, known = monotonic(), self._known
         if isinstance(forget, bool) or not isinstance(forget, int | float) or not 0 <= forget < 1:
             raise VclError(f"forget is {forget!r}; give a share of the past from 0 (none) to below 1.")
-        given = examples(x, y, None if known is None else known.table, warn_user)
+        given = examples(x, y, None if known is None else known.table, warn_user, known is None)
         if not len(given.x):
             raise VclError("the data is empty; give at least one example.")
         targets = self._read(given.y, len(given.x))
@@ -235,9 +235,9 @@ class ContinualLearner(ABC):
         known = self._knows()
         require_whole("draws", draws, 1)
         found = rows(x, known.table, warn_user)
-        known.inputs.check(found, self.net)
         if not len(found):
             raise VclError("x has no examples; give at least one.")
+        known.inputs.check(found, self.net)
         mean = known.state.propagated.mean
         return self._part().inputs(known.inputs.tensor(found, known.scaling).to(mean.device), mean).unsqueeze(0)
 

@@ -38,6 +38,15 @@ class Standardized(nn.Module):
 
 
 @final
+class Numbers(nn.Module):
+    """Numbers of any dtype as float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x in float32."""
+        return x.float()
+
+
+@final
 class Pixels(nn.Module):
     """uint8 pixels from 0 to 1."""
 
@@ -75,6 +84,8 @@ def exported(known: Knowledge, part: Part, head: str, targets: Scaling | None) -
         steps["pixels"] = Pixels()
     if known.scaling is not None:
         steps["standardized"] = Standardized(known.scaling)
+    elif known.inputs.kind == "numbers":
+        steps["numbers"] = Numbers()
     if part.prefix is not None:
         steps["frozen"] = deepcopy(part.prefix.fixed.module)
     steps["trunk"] = deepcopy(part.trunk)

@@ -73,6 +73,20 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     _tidy(folder, {entry["file"] for entry in files.values()})
 
 
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file atomically and to the disk; a file that is there with the same content stays."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)  # noqa: PTH105
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
 def _new_folders(folder: Path) -> list[Path]:
     """Make the folder; the folders that were not there, the innermost first."""
     made = [each for each in (folder, *folder.parents) if not each.exists()]

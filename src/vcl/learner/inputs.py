@@ -23,22 +23,24 @@ class Given(NamedTuple):
     table: Table | None = None
 
 
-def examples(x: Any, y: Any, table: Table | None, warn: Any) -> Given:
-    """All examples of an update, in memory; a Dataset or DataLoader gives both x and y."""
+def examples(x: Any, y: Any, table: Table | None, warn: Any, first: bool) -> Given:
+    """All examples of an update, in memory; a Dataset or DataLoader gives both x and y.
+
+    The first update says whether inputs are arrays, or tables with the columns of ``table``.
+    """
     if isinstance(x, DataLoader | Dataset):
         if y is not None:
             raise VclError(f"x is a {type(x).__name__}, which has its own labels, and y was given too; leave y out.")
-        return _gathered(x)
+        return _gathered(x, table)
     if y is None:
         raise VclError("y is missing; give one label or target for each example, as in update(x, y).")
     if x is None:
         raise VclError("x is missing; give the inputs as an array, a tensor, a table, a Dataset or a DataLoader.")
-    if is_frame(x):
+    if is_frame(x) and first:
         if not size_of(x):
             raise VclError("the data is empty; give at least one example.")
-        known = Table.of(x) if table is None else table
-        return Given(known.numbers(x, warn), _values(y), known)
-    return Given(rows(x, table), _values(y))
+        table = Table.of(x)
+    return Given(rows(x, table, warn), _values(y), table)
 
 
 def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
@@ -118,7 +120,7 @@ def _values(y: Any) -> Any:
     return y.to_numpy() if hasattr(y, "to_numpy") else y
 
 
-def _gathered(source: DataLoader[Any] | Dataset[Any]) -> Given:
+def _gathered(source: DataLoader[Any] | Dataset[Any], table: Table | None) -> Given:
     """All pairs of a Dataset or DataLoader, stacked: a fit goes over the data many times, so it is kept in memory."""
     if isinstance(source, Dataset) and not isinstance(source, Sized):
         raise VclError("the Dataset has no length; wrap it in a DataLoader that ends.")
@@ -130,7 +132,7 @@ def _gathered(source: DataLoader[Any] | Dataset[Any]) -> Given:
                 f"a batch is a {type(batch).__name__} of {len(batch) if isinstance(batch, Sized) else 'no'} parts; "
                 "give pairs of inputs and labels."
             )
-        xs.append(rows(batch[0]))
+        xs.append(rows(batch[0], table))
         ys.append(batch[1].detach().cpu().numpy() if isinstance(batch[1], Tensor) else np.asarray(batch[1]))
     if not xs:
         raise VclError("the data is empty; give at least one batch.")

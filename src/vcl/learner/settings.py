@@ -64,15 +64,11 @@ class Settings:
 
     def described(self) -> dict[str, Any]:
         """As JSON takes it."""
-        posterior = self.shape.posterior
-        shape = {**asdict(self.shape), "posterior": posterior if isinstance(posterior, str) else list(posterior)}
-        return {**asdict(self), "shape": shape, "extra": dict(self.extra)}
+        return {**asdict(self), "extra": dict(self.extra)}
 
     @classmethod
     def from_described(cls, given: Mapping[str, Any]) -> Settings:
         """The inverse of :meth:`described`, checked."""
-        posterior = given["shape"]["posterior"]
-        shape = Shape(**{**given["shape"], "posterior": posterior if isinstance(posterior, str) else tuple(posterior)})
-        made = cls(**{**given, "shape": shape, "effort": Effort(**given["effort"])})
+        made = cls(**{**given, "shape": Shape(**given["shape"]), "effort": Effort(**given["effort"])})
         made.check()
         return made

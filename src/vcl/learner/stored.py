@@ -94,7 +94,7 @@ def knowledge(
         None if about["table"] is None else Table.from_described(about["table"]), noise, sites,
         dict(about["seen"]), tuple(Update.from_described(each) for each in about["history"]),
     )  # fmt: skip
-    if not set(known.heads) <= set(known.outputs) or not set(known.heads) <= set(known.state.predictive):
+    if not set(known.heads) <= set(known.outputs):
         raise ValueError("its tasks and its heads do not belong together")
     prior = {name.removeprefix(PRIOR): value for name, value in saved.items() if name.startswith(PRIOR)}
     return known, prior

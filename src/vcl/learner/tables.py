@@ -168,7 +168,16 @@ def _columns(frame: Any) -> dict[str, np.ndarray]:
 def _array(values: Any) -> np.ndarray:
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
-    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    if found.dtype != object or found.ndim != 1:
+        return found
+    # Numbers and bools beside missing values, which an array of objects holds.
+    missing = np.array([is_nothing(each) for each in found], dtype=bool)
+    if missing.all() or not all(isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]):
+        return found
+    numbers = np.full(len(found), np.nan)
+    numbers[~missing] = found[~missing].astype(float)
+    return numbers
 
 
 def _column(name: str, values: np.ndarray) -> Column:

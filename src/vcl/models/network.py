@@ -127,7 +127,8 @@ class Network:
         values = {} if self.fixed is None else {f"frozen {name}": value for name, value in self.fixed.values.items()}
         values |= {f"mean {name}": value for name, value in self.prior_values.items()}
         if values and not self.known_digest:
-            self.known_digest = digest(values)
+            # Given values may come in any order.
+            self.known_digest = digest(dict(sorted(values.items())))
         return self.known_digest
 
     def fixed_values(self, like: Tensor) -> Params:
