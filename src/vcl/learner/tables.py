@@ -173,7 +173,9 @@ def _array(values: Any) -> np.ndarray:
         return found
     # Numbers and bools beside missing values, which an array of objects holds.
     missing = np.array([is_nothing(each) for each in found], dtype=bool)
-    if missing.all() or not all(isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]):
+    if missing.all() or not all(
+        isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]
+    ):
         return found
     numbers = np.full(len(found), np.nan)
     numbers[~missing] = found[~missing].astype(float)
@@ -224,13 +226,14 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
                     found[row] = _number(text)
                 except ValueError:
                     raise VclError(
-                        f"column {name!r} is {text!r} in row {row} (from 0), and its values were numbers in the first "
-                        "update; give a number, or leave the value out."
+                        f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update "
+                        "(rows count from 0); give a number, or leave the value out."
                     ) from None
     if np.isinf(found[~missing]).any():
         row = int(np.flatnonzero(np.isinf(found))[0])
         raise VclError(
-            f"column {name!r} is infinite in row {row} (from 0); give a finite number, or leave the value out."
+            f"column {name!r} is infinite in row {row} (rows count from 0); give a finite number, or leave the value "
+            "out."
         )
     return found, missing
 

@@ -88,7 +88,7 @@ def pyarrow(module: str, what: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise VclError(f"{what} needs pyarrow: pip install pyarrow, or use CSV or npz.") from error
+        raise VclError(f"{what} needs pyarrow: pip install 'vcl[parquet]', or use CSV or npz.") from error
 
 
 def _too_large(path: Path, size: int) -> str:

@@ -114,7 +114,7 @@ def clear(folder: Path) -> None:
 
 def _load(folder: Path, recipe: Recipe, device: str, verbose: int) -> Learner:
     net = recipe.network(inputs_of(folder, recipe))
-    return recipe.learner_class.load(folder, net, device=device, verbose=verbose)  # type: ignore[arg-type]
+    return recipe.learner_class.load(folder, net, device=device, verbose=verbose)
 
 
 def _stamp(folder: Path) -> tuple[int, int]:

@@ -125,7 +125,8 @@ def _numbers(given: np.ndarray, name: str | None, where: str) -> Target:
             found[row] = float(text)
         except ValueError:
             raise VclError(
-                f"the target {name!r} of {where} is {text!r} in row {row} (from 0); a regressor needs numbers."
+                f"the target {name!r} of {where} is {text!r} in row {row} (rows count from 0); a regressor needs "
+                "numbers."
             ) from None
     return Target(found, np.isnan(found))
 
