@@ -152,6 +152,16 @@ def test_a_regressor_has_deviations_intervals_and_parts() -> None:
     assert np.allclose(parts.total, parts.aleatoric + parts.epistemic)
 
 
+def test_names_of_columns_are_kept_and_others_are_refused(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    frame = pytest.importorskip("pandas").DataFrame(iris[0], columns=["a", "b", "c", "d"])
+    learner = VCLClassifier(**QUICK).fit(frame, iris[1])
+    assert learner.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert (learner.predict(frame) == learner.classes_[learner.predict_proba(frame).argmax(1)]).all()
+    for call in (learner.predict, lambda other: learner.partial_fit(other, iris[1])):
+        with pytest.raises(ValueError, match="feature names"):
+            call(frame.rename(columns={"d": "e"}))
+
+
 def test_several_targets_and_counts() -> None:
     x, y = load_diabetes(return_X_y=True)
     both = VCLRegressor(**QUICK, method="laplace").fit(x, np.stack([y, -y], 1))

@@ -329,6 +329,17 @@ def test_labels_are_whole_numbers_if_all_are_and_strings_stay_strings(here: Path
     assert "'1', '2' is not among the classes 'no', 'yes'" in fault("model update fixed later.csv --target b")
 
 
+def test_a_classifier_of_numbers_is_doubted(here: Path) -> None:
+    write("t.csv", ["a", "b"], [[at, f"{at / 4}"] for at in range(40)])
+    done(NEW.format("m"))
+    assert "the target has numbers such as 0.25, which name no class; make the model with --kind regressor" in fault(
+        "model update m t.csv --target b"
+    )
+    write("w.csv", ["a", "b"], [[at, f"{at}.0"] for at in range(40)])
+    assert "warning: the target has 40 classes in 40 rows; if it is a number" in done("model update m w.csv --target b")
+    assert "in 221 rows; if it is" not in done("model update diabetes diabetes1.csv")
+
+
 # Settings.
 
 
@@ -410,6 +421,13 @@ def test_predictions_are_never_written_over(here: Path) -> None:
 def test_parquet_predictions_without_pyarrow(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "writing Parquet needs pyarrow" in fault("model predict wine wine1.csv --out p.parquet")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_fit(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and usual(path, mode))
+    monkeypatch.setattr(vcl.ContinualClassifier, "update", lambda *_, **__: pytest.fail("a fit"))
+    assert "nothing may be written in wine" in fault("model update wine wine1.csv")
 
 
 def test_two_updates_at_once_are_refused(here: Path) -> None:

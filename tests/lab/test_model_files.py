@@ -129,7 +129,9 @@ def test_parquet_without_pyarrow_is_one_sentence(tmp_path: Path, monkeypatch: py
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     said = refused(tmp_path, "PAR1", name="t.parquet")
-    assert said.endswith("is a Parquet file, and reading it needs pyarrow: pip install 'vcl[parquet]', or use CSV or npz.")
+    assert said.endswith(
+        "is a Parquet file, and reading it needs pyarrow: pip install 'vcl[parquet]', or use CSV or npz."
+    )
 
 
 def test_parquet_with_pyarrow(tmp_path: Path) -> None:

@@ -237,8 +237,10 @@ def _classes(text: str | None) -> list[str | int] | None:
     """Labels as files are read: whole numbers if all are."""
     if text is None:
         return None
+    from vcl.lab.model.targets import WHOLE
+
     parts = [each.strip() for each in text.split(",")]
-    return [int(each) for each in parts] if all(each.isdecimal() for each in parts) else list(parts)
+    return [int(each) for each in parts] if all(WHOLE.fullmatch(each) for each in parts) else list(parts)
 
 
 def _noise(text: str | None) -> str | float | None:

@@ -77,10 +77,18 @@ def read_parquet(path: Path, delimiter: str | None) -> Columns:
         raise VclError(f"{path} has the column {twice[0]!r} twice; give each column a name of its own.")
     if not table.num_rows:
         raise VclError(f"{path} has no rows; give at least one row.")
-    nested = [name for name in names if import_module("pyarrow.types").is_nested(table.column(name).type)]
-    if nested:
-        raise VclError(f"column {nested[0]!r} of {path} has lists or records; give one value for each row.")
-    return {name: table.column(name).to_numpy() for name in names}
+    return {name: _values(table.column(name), f"column {name!r} of {path}") for name in names}
+
+
+def _values(column: Any, what: str) -> np.ndarray:
+    """A column of a Parquet file as an array [N]."""
+    types = import_module("pyarrow.types")
+    if types.is_nested(column.type):
+        raise VclError(f"{what} has lists or records; give one value for each row.")
+    if types.is_dictionary(column.type):  # as an array, a missing value would be its last category
+        column = column.cast(column.type.value_type)
+    found: np.ndarray = column.to_numpy()
+    return found
 
 
 def pyarrow(module: str, what: str) -> Any:

@@ -52,6 +52,8 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise _refused(folder, error) from error
     try:
+        if not os.access(folder, os.W_OK):
+            raise VclError(f"nothing may be written in {folder}; mend its permissions. Nothing was changed.")
         yield
     finally:
         claim.give_back()

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from vcl.errors import VclError, unknown
-from vcl.lab.folder import write_atomic
+from vcl.lab.folder import UnwritableError, write_atomic
 from vcl.learner import ContinualClassifier, ContinualRegressor
 from vcl.models.network import mlp
 
@@ -86,7 +86,11 @@ class Recipe:
 
 def write(folder: Path, recipe: Recipe) -> None:
     """Write the description, atomically."""
-    write_atomic(folder / NAME, json.dumps({"format": FORMAT, **asdict(recipe)}, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps({"format": FORMAT, **asdict(recipe)}, indent=1, ensure_ascii=False)
+    try:
+        write_atomic(folder / NAME, text + "\n")
+    except UnwritableError as error:
+        raise VclError(f"cannot write to {folder} ({error.__cause__}); free space or give another folder.") from error
 
 
 def read(folder: Path) -> Recipe:

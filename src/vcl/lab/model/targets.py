@@ -22,7 +22,8 @@ from vcl.learner.tables import MISSING
 NO_LABEL = ("", "nan", "na", "null")
 """Texts that are no label, in any case."""
 
-WHOLE = re.compile(r"[+-]?(0|[1-9]\d*)(\.0+)?")
+WHOLE = re.compile(r"[+-]?(0|[1-9]\d*)")
+FLOAT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 
 
 class Target(NamedTuple):
@@ -105,9 +106,16 @@ def _labels(given: np.ndarray, strings: bool | None) -> Target:
     texts = ["" if value is None else str(value).strip() for value in values]
     missing = np.array([text.lower() in NO_LABEL for text in texts])
     there = {text for text, gone in zip(texts, missing, strict=True) if not gone}
-    if strings or not all(WHOLE.fullmatch(text) for text in there):
+    whole = {text: text.rstrip("0").removesuffix(".") if "." in text else text for text in there}  # 2.0 is 2
+    if strings is None and there and all(WHOLE.fullmatch(text) or FLOAT.fullmatch(text) for text in there):
+        fraction = next((text for text in sorted(there) if not WHOLE.fullmatch(whole[text])), None)
+        if fraction is not None:
+            raise VclError(
+                f"the target has numbers such as {fraction}, which name no class; make the model with --kind regressor."
+            )
+    if strings or not all(WHOLE.fullmatch(text) for text in whole.values()):
         return Target(np.array(texts), missing)
-    numbers = [0 if gone else int(text.partition(".")[0]) for text, gone in zip(texts, missing, strict=True)]
+    numbers = [0 if gone else int(whole[text]) for text, gone in zip(texts, missing, strict=True)]
     return Target(np.array(numbers), missing)
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from vcl.errors import VclError
 from vcl.lab.model import files, kept
 from vcl.lab.model import recipe as recipes
@@ -44,6 +46,7 @@ def update(
         else:
             fixed = recipe.options.get("classes")
             rows = labelled(contents, recipe, isinstance(fixed[0], str) if fixed else None, str(file))
+            _doubt_classes(recipe, rows, say)
             learner, table = recipe.learner(_width(rows), device, 0 if quiet else 1), None
         if isinstance(rows.x, dict):
             # All rows of the file, so that a message counts rows as the file does.
@@ -76,6 +79,21 @@ def with_target(recipe: Recipe, contents: Contents, target: str | None, drop: tu
             "columns stay the same, so leave --drop out."
         )
     return recipe
+
+
+MANY = 20
+"""From this many classes on, a first update whose rows are few for them is doubted."""
+
+
+def _doubt_classes(recipe: Recipe, rows: Labelled, say: Say) -> None:
+    """Say so if the labels look like numbers to predict."""
+    if recipe.kind == "classifier" and rows.y.dtype.kind in "iuf":
+        count = len(np.unique(rows.y))
+        if count > MANY and 3 * count > len(rows.y):
+            say(
+                f"warning: the target has {count} classes in {len(rows.y)} rows; if it is a number to predict, make "
+                "the model with --kind regressor"
+            )
 
 
 def _width(rows: Labelled) -> int:
