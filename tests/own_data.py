@@ -17,8 +17,14 @@ from vcl.models import mlp
 QUICK: dict[str, Any] = {"epochs": 2, "batch": 16, "verbose": 0, "device": "cpu"}
 """Fits of a few steps."""
 
-FIT: dict[str, Any] = {"epochs": 40, "batch": 16, "lr": 1e-2, "verbose": 0, "device": "cpu"}
+FIT: dict[str, Any] = {"epochs": 40, "batch": 16, "verbose": 0, "device": "cpu"}
 """Fits that learn small data."""
+
+
+def fit(method: str, **settings: Any) -> dict[str, Any]:
+    """:data:`FIT` by a method, at a learning rate that suits so few steps where it has one."""
+    rate = {} if method == "mean-field" else {"lr": 1e-2}
+    return {**FIT, **rate, "method": method, **settings}
 
 
 def numbers(n: int = 40, seed: int = 0, width: int = 4, shift: float = 0.0) -> np.ndarray:

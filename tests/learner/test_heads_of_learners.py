@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from own_data import FIT, classes_of, classifier, numbers, regressor, small_net, targets_of, whole_net
+from own_data import classes_of, classifier, fit, numbers, regressor, small_net, targets_of, whole_net
 from vcl.errors import VclError
 from vcl.learner import ContinualClassifier
 
@@ -27,7 +27,7 @@ METHODS = ("structured", "mean-field", "laplace", "generative")
 class TestClassesThatComeLater:
     @pytest.mark.parametrize("method", METHODS)
     def test_they_are_learned_and_the_others_keep_their_places(self, method: str) -> None:
-        learner = classifier(None if method == "generative" else small_net(), **{**FIT, "method": method, "standardize": False})
+        learner = classifier(None if method == "generative" else small_net(), **fit(method, standardize=False))
         learner.update(*clouds((1, 0)))
         assert learner.classes() == (0, 1)
         learner.update(*clouds((4, 2, 1), seed=1))
@@ -41,7 +41,7 @@ class TestClassesThatComeLater:
     def test_old_outputs_keep_their_values_at_that_moment(self, method: str, head: Any) -> None:
         """The belief that the second fit starts from, with the new outputs, at the mean."""
         net = small_net() if head == "new" else whole_net()
-        learner = classifier(net, **{**FIT, "epochs": 3, "method": method, "head": head}).update(*clouds((0, 1)))
+        learner = classifier(net, **fit(method, epochs=3, head=head)).update(*clouds((0, 1)))
         model, q = learner._model(), learner._knows().state.propagated
         grown, rows = q.grow(model.prior({"all": 4})), learner._rows(clouds((0, 1))[0])[0]
         values = [{name: value[0] for name, value in each.layout.split(each.mean).items()} for each in (q, grown)]
@@ -62,7 +62,7 @@ class TestClassesThatComeLater:
     def test_a_single_class_at_first_is_certain_and_a_second_one_may_follow(self) -> None:
         for method in METHODS:
             net = None if method == "generative" else small_net()
-            learner = classifier(net, **{**FIT, "method": method, "standardize": False})
+            learner = classifier(net, **fit(method, standardize=False))
             learner.update(*clouds((1,)))
             x, y = clouds((1, 2), 20, 3)
             assert np.array_equal(learner.predict_proba(x), np.ones((20, 1)))
@@ -89,7 +89,7 @@ class TestClassesThatComeLater:
 
 class TestTasks:
     def two(self, **settings: Any) -> ContinualClassifier:
-        learner = classifier(**{**FIT, "standardize": False, **settings}).update(*clouds((0, 1)), task="first")
+        learner = classifier(**fit("structured", **{"standardize": False, **settings})).update(*clouds((0, 1)), task="first")
         return learner.update(*clouds((2, 3), seed=1), task="second")
 
     def test_named_tasks_have_heads_of_their_own_and_the_task_is_inferred(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from own_data import FIT, QUICK, same, tensors
+from own_data import QUICK, fit, same, tensors
 from vcl.errors import VclError
 from vcl.learner import ContinualClassifier
 
@@ -102,7 +102,7 @@ class TestOwnModules:
 
     def test_it_learns(self, name: str) -> None:
         data = MODULES[name][1]
-        learner = self.learner(name, **{**FIT, "epochs": 25}).update(*data(60))
+        learner = self.learner(name, **fit("structured", epochs=25)).update(*data(60))
         x, y = data(40, 1)
         assert (learner.predict(x) == y).mean() > 0.9
         assert learner.uncertainty(x).epistemic.mean() > 0
@@ -151,7 +151,7 @@ def test_batch_normalisation_is_taken_where_it_is_frozen_and_in_evaluation_mode(
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 8)).eval()
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    learner = ContinualClassifier(net, posterior=posterior, **FIT).update(*images(60))
+    learner = ContinualClassifier(net, posterior=posterior, **fit("structured")).update(*images(60))
     x, y = images(40, 1)
     assert (learner.predict(x) == y).mean() > 0.9
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())

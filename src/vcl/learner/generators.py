@@ -64,7 +64,7 @@ class Generative:
 
     forgets, shares, regresses = False, True, False
 
-    def check(self, shape: Shape, memory: int) -> None:
+    def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """A VAE has a shape of its own, and no memory."""
         plain = Shape()
         given = [field.name for field in fields(shape) if getattr(shape, field.name) != getattr(plain, field.name)]

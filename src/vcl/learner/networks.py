@@ -29,7 +29,7 @@ class _OfNetwork:
 
     shares, regresses = False, True
 
-    def check(self, shape: Shape, memory: int) -> None:
+    def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """All settings are for networks."""
 
     def part(self, net: Net, example: Tensor, inputs: Inputs, shape: Shape, seed: int) -> Part:
@@ -75,6 +75,14 @@ class IndependentWeights(_OfNetwork):
     """VCL with independent weights, by natural gradients: the family that can forget."""
 
     forgets = True
+
+    def check(self, shape: Shape, effort: Effort, memory: int) -> None:
+        """Natural gradients have no learning rate."""
+        if effort.lr is not None:
+            raise VclError(
+                "method='mean-field' takes natural-gradient steps, whose length follows from their number; leave out "
+                "lr (more epochs, or a smaller batch, take more steps)."
+            )
 
     def method(self, effort: Effort, examples: int, memory: int) -> Method[Any]:
         """A variational fit."""

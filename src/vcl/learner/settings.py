@@ -56,7 +56,7 @@ class Settings:
                 f"forgettable=True needs a family whose quotient is known, and method {self.method!r} has none; give "
                 "method='mean-field'."
             )
-        way.check(self.shape, self.memory)
+        way.check(self.shape, self.effort, self.memory)
         if way.shares and self.heads == "per-task":
             raise VclError(f"method {self.method!r} tells all classes apart by itself; leave out heads.")
         if self.shape.head == "own" and self.heads == "per-task":

@@ -70,7 +70,7 @@ class Way(Protocol):
     regresses: bool
     """Whether it also learns targets that are numbers."""
 
-    def check(self, shape: Shape, memory: int) -> None:
+    def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """Raise VclError for settings that it has no use for."""
         ...
 
