@@ -8,9 +8,13 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from vcl.beliefs.factors import DiagonalFactor
+from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.health import MANY, still_moving
 from vcl.fitting.loop import Progress
+from vcl.learner.way import Step
+from vcl.models.base import Model
+from vcl.recursion import State
 
 FEW = 4
 """The layers that a line names, those with the largest KL."""
@@ -94,3 +98,24 @@ def lost(before: Any, after: Tensor, prior: MeanField) -> float:
     delta = (-prior.restrict(before.layout).log_var.to(before.mean)).exp()
     part = DiagonalFactor(before.layout, before.mean, delta.expand_as(before.mean))
     return max(0.0, pulled - float(part.pull(after).sum()))
+
+
+def recorded(step: Step, state: State[Any], examples: int, watch: Watch, seconds: float, model: Model) -> Update:
+    """What an update did, from the states before and after it and the reports of its fits."""
+    before, health, last = step.before.propagated, watch.health, watch.last
+    same = _same_shapes(before.layout, state.propagated.layout)
+    after = state.propagated.restrict(before.layout).mean if same else None
+    past = 0.0 if step.before.t == 0 or after is None else lost(before, after, model.prior(step.before.heads))
+    return Update(
+        step.task, step.head, examples, seconds, watch.epochs,
+        float("nan") if last is None else float(last.objective.mean()) / examples,
+        None if health is None else float(health.limited.max()), 0.0 if health is None else health.reach,
+        {} if health is None else {name: float(value.sum()) for name, value in health.kl.items()}, past,
+        tuple(watch.notes), False if health is None else health.growth,
+    )  # fmt: skip
+
+
+def _same_shapes(before: Layout, after: Layout) -> bool:
+    """Whether the parameters of ``before`` have the same shapes after (a head may have grown)."""
+    now = dict(zip(*after, strict=True))
+    return all(now.get(name) == shape for name, shape in zip(*before, strict=True))
