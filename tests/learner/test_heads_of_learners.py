@@ -77,19 +77,26 @@ class TestClassesThatComeLater:
         learner.update(*clouds((4, 3), seed=1))
         assert learner.classes() == (0, 1, 2, 3, 4)
         x, y = clouds((0, 2))
-        with pytest.raises(VclError, match=r"the last layer of the network has 3 outputs, and the labels are .*; say which output is which"):
+        with pytest.raises(
+            VclError,
+            match=r"the last layer of the network has 3 outputs, and the labels are .*; say which output is which",
+        ):
             classifier(whole_net(outputs=3), head="own").update(x, np.array(["a", "", "c"])[y])
         with pytest.raises(VclError, match="has 3 outputs, and 2 classes are given; name one class for each output"):
             classifier(whole_net(outputs=3), head="own", classes=["a", "c"]).update(x, np.array(["a", "", "c"])[y])
         named = classifier(whole_net(outputs=3), head="own", classes=["a", "b", "c"])
         assert named.update(x, np.array(["a", "b", "c"])[y]).classes() == ("a", "b", "c")
-        with pytest.raises(VclError, match="the last layer of the network has 2 outputs, and one target of this likelihood need 1"):
+        with pytest.raises(
+            VclError, match="the last layer of the network has 2 outputs, and one target of this likelihood need 1"
+        ):
             regressor(whole_net(), head="own").update(x, y * 1.0)
 
 
 class TestTasks:
     def two(self, **settings: Any) -> ContinualClassifier:
-        learner = classifier(**fit("structured", **{"standardize": False, **settings})).update(*clouds((0, 1)), task="first")
+        learner = classifier(**fit("structured", **{"standardize": False, **settings})).update(
+            *clouds((0, 1)), task="first"
+        )
         return learner.update(*clouds((2, 3), seed=1), task="second")
 
     def test_named_tasks_have_heads_of_their_own_and_the_task_is_inferred(self) -> None:
@@ -128,7 +135,9 @@ class TestTasks:
         for ask in (learner.export, learner.classes, learner.forget):
             with pytest.raises(VclError, match="unknown task 'fist': did you mean 'first'"):
                 ask("fist")
-        with pytest.raises(VclError, match="there is a head for each of the tasks first, second; give one, as in task='first'"):
+        with pytest.raises(
+            VclError, match="there is a head for each of the tasks first, second; give one, as in task='first'"
+        ):
             learner.export()
         for task in (3, "", ["a"], True):
             with pytest.raises(VclError, match=r"^task is .*; give its name as a string that is not empty"):
@@ -138,7 +147,9 @@ class TestTasks:
 
     def test_names_and_no_names_do_not_mix(self) -> None:
         x, y = clouds((0, 1), 20, 9)
-        with pytest.raises(VclError, match="this learner has heads for the tasks first, second; update it with the name of a task"):
+        with pytest.raises(
+            VclError, match="this learner has heads for the tasks first, second; update it with the name of a task"
+        ):
             self.two(epochs=1).update(x, y)
         with pytest.raises(VclError, match="this learner has one head for all updates; update it without task"):
             classifier().update(x, y).update(x + 1, y, task="a")
@@ -168,7 +179,10 @@ class TestTasks:
 
     def test_only_generators_have_a_model_of_the_inputs(self) -> None:
         learner = classifier(method="generative", epochs=20, standardize=False).update(*clouds((0, 1)))
-        assert learner.log_evidence(numbers(20, 3) * 0.5 + CENTRES[0]).mean() > learner.log_evidence(numbers(20) + 20).mean()
+        assert (
+            learner.log_evidence(numbers(20, 3) * 0.5 + CENTRES[0]).mean()
+            > learner.log_evidence(numbers(20) + 20).mean()
+        )
         with pytest.raises(VclError, match="method 'structured' has no model of the inputs; use method='generative'"):
             classifier().update(*clouds((0, 1))).log_evidence(numbers())
         with pytest.raises(VclError, match="a classifier of generators is no single module; use predict_proba"):

@@ -125,7 +125,9 @@ class TestOwnModules:
         for values in ({}, learner.sample_posterior(1)[0]):
             if values:
                 module.load_state_dict(values)
-            trunk = {f"trunk.{key[6:]}": value for key, value in module.state_dict().items() if key.startswith("trunk.")}
+            trunk = {
+                f"trunk.{key[6:]}": value for key, value in module.state_dict().items() if key.startswith("trunk.")
+            }
             head = {f"heads.all.{key[5:]}": value for key, value in module.state_dict().items() if key[:5] == "head."}
             params = {key: value for key, value in {**trunk, **head}.items() if key in state.layout.names}
             torch.testing.assert_close(module(torch.from_numpy(x)), learner._model().outputs(params, rows[0], "all"))

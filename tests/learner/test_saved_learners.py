@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from own_data import classes_of, classifier, numbers, regressor, same, small_net, targets_of, tensors, whole_net
+from own_data import classifier, numbers, regressor, same, small_net, targets_of, tensors, whole_net
 from vcl.errors import VclError
 from vcl.learner import ContinualClassifier, ContinualRegressor, folder
 from vcl.learner.folder import MANIFEST

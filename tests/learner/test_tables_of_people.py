@@ -111,7 +111,9 @@ class TestWhatIsMissing:
     def test_numbers_missing_later_become_the_first_mean_with_a_warning(self) -> None:
         one = learner().update(held(), Y)
         ages = [None, *held(1)["age"][1:]]
-        with pytest.warns(UserWarning, match=r"column 'age' has 1 missing values and had none before; .* mean, \d+\.\d+") as seen:
+        with pytest.warns(
+            UserWarning, match=r"column 'age' has 1 missing values and had none before; .* mean, \d+\.\d+"
+        ) as seen:
             one.update(held(1, age=ages), Y)
         assert seen[0].filename == __file__
         with pytest.warns(UserWarning, match="column 'age' has 1 missing values"):
@@ -120,7 +122,10 @@ class TestWhatIsMissing:
     def test_categories_that_are_new_or_missing_later_count_as_none_with_a_warning(self) -> None:
         one = learner().update(held(), Y)
         cities = ["Bern", "Bern", None, *held(1)["city"][3:]]
-        with pytest.warns(UserWarning, match=r"column 'city' has values that the first update had not: 'Bern' \(2\), 'missing' \(1\); they count as no category"):
+        with pytest.warns(
+            UserWarning,
+            match=r"column 'city' has values that the first update had not: 'Bern' \(2\), 'missing' \(1\); they count as no category",
+        ):
             found = one._rows(held(1, city=cities))
         raw = one._knows().table.numbers(held(1, city=cities))
         assert raw[:3, 1:4].tolist() == [[0, 0, 0]] * 3
@@ -160,7 +165,10 @@ class TestTablesThatCannotBe:
     def test_an_array_after_a_table(self) -> None:
         one = learner().update(held(), Y)
         for ask in (one.predict, lambda x: one.update(x, Y)):
-            with pytest.raises(VclError, match=r"x is an array of shape \[N, 5\], but the learner was begun with named columns; give a table with the columns age, city, member"):
+            with pytest.raises(
+                VclError,
+                match=r"x is an array of shape \[N, 5\], but the learner was begun with named columns; give a table with the columns age, city, member",
+            ):
                 ask(np.zeros((ROWS, 5)))
 
     @pytest.mark.parametrize(

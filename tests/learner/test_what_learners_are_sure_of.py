@@ -110,7 +110,11 @@ class TestCoverage:
         x = rng.normal(size=(700, 2))
         rate = np.exp(1 + 0.5 * x[:, 0])
         y = rng.poisson(rate)
-        learner = regressor(nn.Flatten(), likelihood="poisson", **LINEAR).update(x[:200], y[:200]).update(x[200:400], y[200:400])
+        learner = (
+            regressor(nn.Flatten(), likelihood="poisson", **LINEAR)
+            .update(x[:200], y[:200])
+            .update(x[200:400], y[200:400])
+        )
         mean = learner.predict(x[400:])
         assert np.corrcoef(np.log(mean), np.log(rate[400:]))[0, 1] > 0.99
         assert abs(np.log(mean / rate[400:]).mean()) < 0.1

@@ -44,13 +44,17 @@ class TestArrays:
             learner = classifier().update(x, Y)
         assert same(tensors(learner), tensors(classifier().update(X, Y)))
 
-    @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint16, np.uint32, np.int64, np.float16, torch.bfloat16, bool])
+    @pytest.mark.parametrize(
+        "dtype", [np.int8, np.uint8, np.uint16, np.uint32, np.int64, np.float16, torch.bfloat16, bool]
+    )
     def test_numbers_of_any_dtype_are_scaled_alike(self, dtype: Any) -> None:
         whole = np.round(20 + 5 * X) if dtype is not bool else X > 0
         x = torch.from_numpy(whole).to(dtype) if isinstance(dtype, torch.dtype) else whole.astype(dtype)
         learner = classifier().update(x, Y)
         assert learner._knows().inputs.kind == "numbers"
-        assert np.allclose(learner.predict_proba(x), classifier().update(whole.astype(float), Y).predict_proba(whole * 1.0))
+        assert np.allclose(
+            learner.predict_proba(x), classifier().update(whole.astype(float), Y).predict_proba(whole * 1.0)
+        )
 
     def test_a_column_far_from_zero_keeps_its_digits(self) -> None:
         x = X + np.array([1e9, 0, 0, 0])
@@ -63,7 +67,9 @@ class TestArrays:
         assert (learner._knows().inputs.kind, learner._knows().scaling) == ("pixels", None)
         asked = classifier(small_net(width=16)).update(pixels / 255, Y[:20])
         assert np.allclose(learner.predict_proba(pixels), asked.predict_proba(pixels / 255), atol=1e-5)
-        with pytest.raises(VclError, match="dtype float64, which is read as numbers, and the first update had uint8, pixels"):
+        with pytest.raises(
+            VclError, match="dtype float64, which is read as numbers, and the first update had uint8, pixels"
+        ):
             learner.predict(pixels / 255)
         bits = classifier(small_net(width=16)).update(pixels > 99, Y[:20])
         ones = classifier(small_net(width=16)).update((pixels > 99) * 1.0, Y[:20])
@@ -230,7 +236,10 @@ class TestTargets:
 
     def test_another_number_of_targets_later_is_refused(self) -> None:
         y = targets_of(X)
-        for first, then, words in ((np.stack([y, y], 1), y, r"had 2 targets, as \[N, 2\]"), (y, y[:, None], r"had one target, as \[N\]")):
+        for first, then, words in (
+            (np.stack([y, y], 1), y, r"had 2 targets, as \[N, 2\]"),
+            (y, y[:, None], r"had one target, as \[N\]"),
+        ):
             with pytest.raises(VclError, match=words):
                 regressor().update(X, first).update(X + 1, then)
         with pytest.raises(VclError, match=r"noise has 2 values for one target; give one, or one for each"):
@@ -286,7 +295,9 @@ class TestInputsThatCannotBe:
         for ask in (learner.predict, lambda x: learner.update(x, Y)):
             with pytest.raises(VclError, match=r"examples have shape \(3,\), and those of the first update had \(4,\)"):
                 ask(X[:, :3])
-            with pytest.raises(VclError, match="x is a table with named columns, but the learner was begun with arrays"):
+            with pytest.raises(
+                VclError, match="x is a table with named columns, but the learner was begun with arrays"
+            ):
                 ask({"a": X[:, 0]})
         with pytest.raises(VclError, match="x has no examples"):
             learner.predict(X[:0])
@@ -304,7 +315,9 @@ class TestInputsThatCannotBe:
         x = np.random.default_rng(0).integers(0, 5, (40, 4))
         learner = ContinualClassifier(Words(), **QUICK).update(x, Y)
         assert learner._knows().inputs.kind == "tokens"
-        with pytest.raises(VclError, match="dtype float64, which is read as numbers, and the first update had int64, tokens"):
+        with pytest.raises(
+            VclError, match="dtype float64, which is read as numbers, and the first update had int64, tokens"
+        ):
             learner.update(x.astype(float), Y)
 
     def test_a_fit_that_diverges_leaves_the_learner_as_it_was(self) -> None:
@@ -316,7 +329,10 @@ class TestInputsThatCannotBe:
     def test_outliers_are_warned_about_with_numbers_at_the_users_line(self) -> None:
         learner = classifier().update(X, Y)
         far = X + np.array([0, 0, 50.0, 0])
-        with pytest.warns(UserWarning, match=r"100% of column 2 lie more than 6 standard deviations from the first update's mean \(now 49\.9; then [-\d.]+ ± [\d.]+\)") as seen:
+        with pytest.warns(
+            UserWarning,
+            match=r"100% of column 2 lie more than 6 standard deviations from the first update's mean \(now 49\.9; then [-\d.]+ ± [\d.]+\)",
+        ) as seen:
             learner.update(far, Y)
         assert seen[0].filename == __file__
         images = classifier(small_net(width=16)).update(numbers(20, 0, 16).reshape(20, 4, 4) * 300, Y[:20])
@@ -379,7 +395,9 @@ class TestSettingsThatCannotBe:
             regressor(**settings)
 
     def test_patterns_that_match_nothing_name_what_there_is(self) -> None:
-        with pytest.raises(VclError, match=r"posterior names 'layer4', which matches no parameter .* 1\.weight, 1\.bias"):
+        with pytest.raises(
+            VclError, match=r"posterior names 'layer4', which matches no parameter .* 1\.weight, 1\.bias"
+        ):
             classifier(posterior="layer4").update(X, Y)
 
     def test_numpy_values_are_stored_as_pythons_own(self, tmp_path: Any) -> None:

@@ -167,7 +167,9 @@ def _array(values: Any) -> np.ndarray:
         return found
     # Numbers and bools beside missing values, which an array of objects holds.
     missing = np.array([is_nothing(each) for each in found], dtype=bool)
-    if missing.all() or not all(isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]):
+    if missing.all() or not all(
+        isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]
+    ):
         return found
     numbers = np.full(len(found), np.nan)
     numbers[~missing] = found[~missing].astype(float)
