@@ -187,5 +187,5 @@ class TestAdapters:
 
     def test_there_must_be_a_place_for_them(self) -> None:
         conv = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, 2), nn.Flatten())
-        with pytest.raises(VclError, match="the module has no nn.Linear, so it has no place for adapters"):
+        with pytest.raises(VclError, match=r"the module has no nn.Linear, so it has no place for adapters"):
             classifier(conv, adapters=2).update(X, Y)

@@ -148,7 +148,7 @@ class TestForgettingATask:
         assert not any(name.startswith("heads.a") for name in known.state.propagated.layout.names)
         assert known.state.coreset is not None
         assert {source.task for source in known.state.coreset.sources} == {"b"}
-        with pytest.raises(VclError, match="unknown task 'a'; accepted: b"):
+        with pytest.raises(VclError, match=r"unknown task 'a'; accepted: b"):
             learner.predict(x, "a")
         learner.save(tmp_path)
         loaded = type(learner).load(tmp_path, small_net(4), device="cpu", verbose=0)
@@ -182,10 +182,10 @@ class TestForgettingATask:
         learner = classifier().update(numbers(), classes_of(numbers()), task="a")
         with pytest.raises(
             VclError,
-            match="what 'a' contributed was not kept; make the learner with method='mean-field' and forgettable=True",
+            match=r"what 'a' contributed was not kept; make the learner with method='mean-field' and forgettable=True",
         ):
             learner.forget("a")
-        with pytest.raises(VclError, match="nothing has been learned yet"):
+        with pytest.raises(VclError, match=r"nothing has been learned yet"):
             classifier().forget("a")
 
     def test_parameters_without_a_positive_precision_go_back_to_the_prior_with_a_warning(self) -> None:
