@@ -175,7 +175,7 @@ class TestTablesThatCannotBe:
         for ask in (one.predict, lambda x: one.update(x, Y)):
             with pytest.raises(
                 VclError,
-                match=r"x is an array of shape \[N, 5\], but .* named columns; give a table with the columns age, city, member",
+                match=r"x is an array of shape \[N, 5\], .*; give a table with the columns age, city, member",
             ):
                 ask(np.zeros((ROWS, 5)))
 

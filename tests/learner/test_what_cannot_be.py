@@ -100,7 +100,7 @@ class TestInputsThatCannotBe:
         far = X + np.array([0, 0, 50.0, 0])
         with pytest.warns(
             UserWarning,
-            match=r"100% of column 2 lie more than 6 standard deviations from .* mean \(now 49\.9; then [-\d.]+ ± [\d.]+\)",
+            match=r"100% of column 2 lie more than 6 .* .*mean \(now 49\.9; then [-\d.]+ ± [\d.]+\)",
         ) as seen:
             learner.update(far, Y)
         assert seen[0].filename == __file__
