@@ -120,7 +120,7 @@ class TestEveryLearner:
         for update in (first, CASES[name].update(1)):
             with monkeypatch.context() as patch:
                 patch.setattr(continual, "learn", broken)
-                with pytest.raises(RuntimeError, match="the fit broke"):
+                with pytest.raises(RuntimeError, match=r"the fit broke"):
                     learner.update(*update)
             assert learner._known is known
             known = learner.update(*update)._known
@@ -153,7 +153,7 @@ class TestEveryLearner:
         with pytest.raises(VclError, match=r"revisit=True" if task is None else "'task 0' was learned before; give"):
             learner.update(x, y, task)
         other = None if task is None else "another"
-        with pytest.raises(VclError, match="the data of '.* 1?0?', which would count twice"):
+        with pytest.raises(VclError, match=r"the data of '.* 1?0?', which would count twice"):
             learner.update(x[order].astype(np.float64), y[order], other)
         assert learner._known is known
         learner.update(x, y, task, revisit=True)

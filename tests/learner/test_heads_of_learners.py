@@ -77,19 +77,26 @@ class TestClassesThatComeLater:
         learner.update(*clouds((4, 3), seed=1))
         assert learner.classes() == (0, 1, 2, 3, 4)
         x, y = clouds((0, 2))
-        with pytest.raises(VclError, match=r"the last layer of the network has 3 outputs, and the labels are .*; say which output is which"):
+        with pytest.raises(
+            VclError,
+            match=r"the last layer of the network has 3 outputs, and the labels are .*; say which output is which",
+        ):
             classifier(whole_net(outputs=3), head="own").update(x, np.array(["a", "", "c"])[y])
-        with pytest.raises(VclError, match="has 3 outputs, and 2 classes are given; name one class for each output"):
+        with pytest.raises(VclError, match=r"has 3 outputs, and 2 classes are given; name one class for each output"):
             classifier(whole_net(outputs=3), head="own", classes=["a", "c"]).update(x, np.array(["a", "", "c"])[y])
         named = classifier(whole_net(outputs=3), head="own", classes=["a", "b", "c"])
         assert named.update(x, np.array(["a", "b", "c"])[y]).classes() == ("a", "b", "c")
-        with pytest.raises(VclError, match="the last layer of the network has 2 outputs, and one target of this likelihood need 1"):
+        with pytest.raises(
+            VclError, match=r"the last layer of the network has 2 outputs, and one target of this likelihood need 1"
+        ):
             regressor(whole_net(), head="own").update(x, y * 1.0)
 
 
 class TestTasks:
     def two(self, **settings: Any) -> ContinualClassifier:
-        learner = classifier(**fit("structured", **{"standardize": False, **settings})).update(*clouds((0, 1)), task="first")
+        learner = classifier(**fit("structured", **{"standardize": False, **settings})).update(
+            *clouds((0, 1)), task="first"
+        )
         return learner.update(*clouds((2, 3), seed=1), task="second")
 
     def test_named_tasks_have_heads_of_their_own_and_the_task_is_inferred(self) -> None:
@@ -116,33 +123,37 @@ class TestTasks:
         assert learner.classes("first") == learner.classes() == (0, 1, 2, 3)
         x, y = clouds((0, 1, 2, 3), 40, 5)
         assert (learner.predict(x) == y).mean() > 0.8
-        with pytest.raises(VclError, match="all updates share one head, which does not tell tasks apart"):
+        with pytest.raises(VclError, match=r"all updates share one head, which does not tell tasks apart"):
             learner.infer_task(x)
 
     def test_tasks_that_are_not_known_and_names_that_cannot_be(self) -> None:
         learner = self.two(epochs=1)
         x = numbers(5)
         for ask in (learner.predict, learner.uncertainty, learner.predict_draws):
-            with pytest.raises(VclError, match="unknown task 'third'; accepted: first, second"):
+            with pytest.raises(VclError, match=r"unknown task 'third'; accepted: first, second"):
                 ask(x, "third")
         for ask in (learner.export, learner.classes, learner.forget):
-            with pytest.raises(VclError, match="unknown task 'fist': did you mean 'first'"):
+            with pytest.raises(VclError, match=r"unknown task 'fist': did you mean 'first'"):
                 ask("fist")
-        with pytest.raises(VclError, match="there is a head for each of the tasks first, second; give one, as in task='first'"):
+        with pytest.raises(
+            VclError, match=r"there is a head for each of the tasks first, second; give one, as in task='first'"
+        ):
             learner.export()
         for task in (3, "", ["a"], True):
             with pytest.raises(VclError, match=r"^task is .*; give its name as a string that is not empty"):
                 learner.update(x, [0, 1] * 2 + [0], task=task)  # type: ignore[arg-type]
-        with pytest.raises(VclError, match="task is 'all', which is the name of the shared head"):
+        with pytest.raises(VclError, match=r"task is 'all', which is the name of the shared head"):
             learner.update(x, [0, 1] * 2 + [0], task="all")
 
     def test_names_and_no_names_do_not_mix(self) -> None:
         x, y = clouds((0, 1), 20, 9)
-        with pytest.raises(VclError, match="this learner has heads for the tasks first, second; update it with the name of a task"):
+        with pytest.raises(
+            VclError, match=r"this learner has heads for the tasks first, second; update it with the name of a task"
+        ):
             self.two(epochs=1).update(x, y)
-        with pytest.raises(VclError, match="this learner has one head for all updates; update it without task"):
+        with pytest.raises(VclError, match=r"this learner has one head for all updates; update it without task"):
             classifier().update(x, y).update(x + 1, y, task="a")
-        with pytest.raises(VclError, match="every task has a head of its own here; name the task"):
+        with pytest.raises(VclError, match=r"every task has a head of its own here; name the task"):
             classifier(heads="per-task").update(x, y)
 
     def test_updates_without_a_name_are_numbered_past_names_that_are_taken(self) -> None:
@@ -162,14 +173,17 @@ class TestTasks:
             with pytest.raises(VclError, match=r"nothing has been learned yet; call update\(x, y\) first"):
                 getattr(classifier(), ask)(numbers())
         for ask in ("summary", "export", "classes"):
-            with pytest.raises(VclError, match="nothing has been learned yet"):
+            with pytest.raises(VclError, match=r"nothing has been learned yet"):
                 getattr(classifier(), ask)()
         assert (classifier().tasks, classifier().history) == ((), ())
 
     def test_only_generators_have_a_model_of_the_inputs(self) -> None:
         learner = classifier(method="generative", epochs=20, standardize=False).update(*clouds((0, 1)))
-        assert learner.log_evidence(numbers(20, 3) * 0.5 + CENTRES[0]).mean() > learner.log_evidence(numbers(20) + 20).mean()
-        with pytest.raises(VclError, match="method 'structured' has no model of the inputs; use method='generative'"):
+        assert (
+            learner.log_evidence(numbers(20, 3) * 0.5 + CENTRES[0]).mean()
+            > learner.log_evidence(numbers(20) + 20).mean()
+        )
+        with pytest.raises(VclError, match=r"method 'structured' has no model of the inputs; use method='generative'"):
             classifier().update(*clouds((0, 1))).log_evidence(numbers())
-        with pytest.raises(VclError, match="a classifier of generators is no single module; use predict_proba"):
+        with pytest.raises(VclError, match=r"a classifier of generators is no single module; use predict_proba"):
             learner.export()

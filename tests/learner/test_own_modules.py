@@ -125,7 +125,9 @@ class TestOwnModules:
         for values in ({}, learner.sample_posterior(1)[0]):
             if values:
                 module.load_state_dict(values)
-            trunk = {f"trunk.{key[6:]}": value for key, value in module.state_dict().items() if key.startswith("trunk.")}
+            trunk = {
+                f"trunk.{key[6:]}": value for key, value in module.state_dict().items() if key.startswith("trunk.")
+            }
             head = {f"heads.all.{key[5:]}": value for key, value in module.state_dict().items() if key[:5] == "head."}
             params = {key: value for key, value in {**trunk, **head}.items() if key in state.layout.names}
             torch.testing.assert_close(module(torch.from_numpy(x)), learner._model().outputs(params, rows[0], "all"))
@@ -134,11 +136,17 @@ class TestOwnModules:
 @pytest.mark.parametrize(
     ("net", "words"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8)), "'2' .BatchNorm1d. keeps running statistics .* use LayerNorm or GroupNorm instead"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5)), "'2' .Dropout. adds its own noise .* remove it, or call .eval"),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8)),
+            "'2' .BatchNorm1d. keeps running statistics .* use LayerNorm or GroupNorm instead",
+        ),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5)),
+            "'2' .Dropout. adds its own noise .* remove it, or call .eval",
+        ),
         (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), "adds its own noise .dropout."),
     ],
-)  # fmt: skip
+)
 def test_layers_without_a_sound_treatment_are_refused_with_a_hint(net: nn.Module, words: str) -> None:
     learner = ContinualClassifier(net, **QUICK)
     with pytest.raises(VclError, match=words):
@@ -181,7 +189,7 @@ class Pair(nn.Module):
 
 @pytest.mark.parametrize("head", ["new", "own"])
 def test_what_a_network_must_give_is_said(head: Any) -> None:
-    with pytest.raises(VclError, match="returns a (value of type )?tuple; give one that returns"):
+    with pytest.raises(VclError, match=r"returns a (value of type )?tuple; give one that returns"):
         ContinualClassifier(Pair(), head=head, **QUICK).update(*images(20))
     with pytest.raises(VclError, match=r"the network does not take (inputs|an example) of shape"):
         ContinualClassifier(nn.Linear(5, 3), head=head, **QUICK).update(*images(20))
@@ -202,7 +210,7 @@ def test_what_is_no_network_is_refused_at_once(net: Any, words: str) -> None:
 
 
 def test_a_learner_without_a_network_needs_generators() -> None:
-    with pytest.raises(VclError, match="net is missing; give an nn.Module"):
+    with pytest.raises(VclError, match=r"net is missing; give an nn.Module"):
         ContinualClassifier(**QUICK).update(*images(20))
-    with pytest.raises(VclError, match="net is a Sequential; method='generative' takes a vcl.Vae, or none"):
+    with pytest.raises(VclError, match=r"net is a Sequential; method='generative' takes a vcl.Vae, or none"):
         ContinualClassifier(convolutional(), method="generative", **QUICK).update(*images(20))

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from own_data import classes_of, classifier, numbers, regressor, same, small_net, targets_of, tensors, whole_net
+from own_data import classifier, numbers, regressor, same, small_net, targets_of, tensors, whole_net
 from vcl.errors import VclError
 from vcl.learner import ContinualClassifier, ContinualRegressor, folder
 from vcl.learner.folder import MANIFEST
@@ -51,16 +51,23 @@ TASKS: Updates = [(numbers(30, 0), words(30), "a"), (numbers(30, 1), words(30, 2
 TARGETS: Updates = [(x, targets_of(x), None) for x in (numbers(30, 0), numbers(30, 1))]
 CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any], Updates]] = {
     "tables": (
-        partial(classifier, memory=4), lambda: small_net(width=3),
+        partial(classifier, memory=4),
+        lambda: small_net(width=3),
         [(table(0), words(30), None), (table(1), words(30, 2), None)],
     ),
     "memory, grown": (partial(classifier, memory=6), small_net, ARRAYS),
     "tasks with memory": (partial(classifier, memory=6, method="laplace"), small_net, TASKS),
-    "bools": (partial(classifier), small_net, [(x, y == 0, t) for x, y, t in (ARRAYS[0], (numbers(30, 1), two(30), None))]),
+    "bools": (
+        partial(classifier),
+        small_net,
+        [(x, y == 0, t) for x, y, t in (ARRAYS[0], (numbers(30, 1), two(30), None))],
+    ),
     "fixed classes": (partial(classifier, classes=["fox", "eel", "cat", "dog"], heads="shared"), small_net, TASKS),
     "learned noise": (partial(regressor, memory=4), small_net, TARGETS),
     "two targets": (
-        partial(regressor, method="mean-field"), small_net, [(x, np.stack([y, -y], 1), None) for x, y, _ in TARGETS]
+        partial(regressor, method="mean-field"),
+        small_net,
+        [(x, np.stack([y, -y], 1), None) for x, y, _ in TARGETS],
     ),
     "own head": (partial(classifier, head="own"), whole_net, ARRAYS),
     "own head, prior at the net": (partial(classifier, head="own", prior_mean="net"), whole_net, ARRAYS),
@@ -73,14 +80,21 @@ CASES: dict[str, tuple[Callable[[Any], Any], Callable[[], Any], Updates]] = {
     "the last layers": (partial(regressor, posterior=["2", "4"], memory=4), deeper, TARGETS),
     "forgettable": (partial(classifier, method="mean-field", forgettable=True), small_net, TASKS),
     "images for generators": (
-        partial(classifier, method="generative"), lambda: None, [(images(0), two(30), None), (images(1), two(30, 2), None)]
+        partial(classifier, method="generative"),
+        lambda: None,
+        [(images(0), two(30), None), (images(1), two(30, 2), None)],
     ),
     "own generators": (
-        partial(classifier, method="generative"), lambda: mlp_vae(16, 2, 6, 6),
+        partial(classifier, method="generative"),
+        lambda: mlp_vae(16, 2, 6, 6),
         [(images(0), words(30), "a"), (images(1), words(30, 2), "b")],
     ),
-    "images": (partial(classifier, memory=3), lambda: small_net(width=16), [(images(0), two(30), None), (images(1), two(30, 1), None)]),
-}  # fmt: skip
+    "images": (
+        partial(classifier, memory=3),
+        lambda: small_net(width=16),
+        [(images(0), two(30), None), (images(1), two(30, 1), None)],
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore:column 'age' has 1 missing")
@@ -150,7 +164,7 @@ class TestADiskThatFailsAtAnyWrite:
         with monkeypatch.context() as patch:
             patch.setattr(folder.os, call, Failing(getattr(os, call), at, error))
             if error is FULL:
-                with pytest.raises(VclError, match="No space left on device.*; free space or give another folder"):
+                with pytest.raises(VclError, match=r"No space left on device.*; free space or give another folder"):
                     learner.save(tmp_path)
             else:
                 with pytest.raises(KeyboardInterrupt):
@@ -197,12 +211,12 @@ class TestAFolderThatIsNotRight:
     def test_a_place_that_is_taken(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("mine")
         learner = classifier().update(*ARRAYS[0])
-        with pytest.raises(VclError, match="is a file; give a folder"):
+        with pytest.raises(VclError, match=r"is a file; give a folder"):
             learner.save(tmp_path / "file")
-        with pytest.raises(VclError, match="holds other files and no learner; give a folder that is new, empty"):
+        with pytest.raises(VclError, match=r"holds other files and no learner; give a folder that is new, empty"):
             learner.save(tmp_path)
         assert contents(tmp_path) == {"file": b"mine"}
-        with pytest.raises(VclError, match="nothing has been learned yet"):
+        with pytest.raises(VclError, match=r"nothing has been learned yet"):
             classifier().save(tmp_path / "new")
 
     def test_damage_of_every_file(self, saved: Path) -> None:
@@ -216,7 +230,7 @@ class TestAFolderThatIsNotRight:
         for name in whole:
             if name != MANIFEST:
                 (saved / name).unlink()
-                with pytest.raises(VclError, match="cannot be read"):
+                with pytest.raises(VclError, match=r"cannot be read"):
                     self.load(saved)
                 (saved / name).write_bytes(whole[name])
         assert self.load(saved).tasks == ("update 1",)
@@ -233,20 +247,20 @@ class TestAFolderThatIsNotRight:
         for name in about.keys() - {"check", "vcl"}:
             for changed in ({key: value for key, value in about.items() if key != name}, {**about, name: 7.5}):
                 (saved / MANIFEST).write_text(json.dumps({**changed, "check": folder._check(changed)}))
-                with pytest.raises(VclError, match="is damaged|holds a"):
+                with pytest.raises(VclError, match=r"is damaged|holds a"):
                     self.load(saved)
 
     def test_a_file_outside_of_the_folder(self, saved: Path) -> None:
         about = json.loads((saved / MANIFEST).read_text())
         about["files"]["state"]["file"] = "../state.safetensors"
         (saved / MANIFEST).write_text(json.dumps({**about, "check": folder._check(about)}))
-        with pytest.raises(VclError, match="outside of the folder"):
+        with pytest.raises(VclError, match=r"outside of the folder"):
             self.load(saved)
 
     def test_a_newer_format(self, saved: Path) -> None:
         about = json.loads((saved / MANIFEST).read_text())
         (saved / MANIFEST).write_text(json.dumps({**about, "format": 99}))
-        with pytest.raises(VclError, match="has format 99, and this version of vcl reads up to 1; install a newer"):
+        with pytest.raises(VclError, match=r"has format 99, and this version of vcl reads up to 1; install a newer"):
             self.load(saved)
 
 
@@ -256,14 +270,23 @@ class TestANetThatDoesNotMatch:
     @pytest.mark.parametrize(
         ("net", "said"),
         [
-            (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 7), nn.ReLU()), r"'trunk.1.weight' has shape \(7, 4\) instead of \(6, 4\)"),
-            (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 6, bias=False), nn.ReLU()), "no parameter 'trunk.1.bias'"),
-            (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6)), "new parameter 'trunk.3.weight'"),
+            (
+                lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 7), nn.ReLU()),
+                r"'trunk.1.weight' has shape \(7, 4\) instead of \(6, 4\)",
+            ),
+            (
+                lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 6, bias=False), nn.ReLU()),
+                "no parameter 'trunk.1.bias'",
+            ),
+            (
+                lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6)),
+                "new parameter 'trunk.3.weight'",
+            ),
             (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.Tanh()), "its output for a fixed input is"),
             (lambda: nn.Linear(5, 6), "does not take inputs of shape"),
             (lambda: None, "net is missing"),
         ],
-    )  # fmt: skip
+    )
     def test_parameters(self, net: Callable[[], Any], said: str, tmp_path: Path) -> None:
         classifier().update(*ARRAYS[0]).save(tmp_path)
         with pytest.raises(VclError, match=said):
@@ -272,10 +295,13 @@ class TestANetThatDoesNotMatch:
     @pytest.mark.parametrize(
         ("settings", "changed"),
         [
-            ({"posterior": "head"}, "2.weight"), ({"posterior": ["4"]}, "2.weight"), ({"posterior": ["*.bias"]}, "2.weight"),
-            ({"adapters": 2}, "2.base.weight"), ({"posterior": ["0"]}, "2.weight"),
+            ({"posterior": "head"}, "2.weight"),
+            ({"posterior": ["4"]}, "2.weight"),
+            ({"posterior": ["*.bias"]}, "2.weight"),
+            ({"adapters": 2}, "2.base.weight"),
+            ({"posterior": ["0"]}, "2.weight"),
         ],
-    )  # fmt: skip
+    )
     def test_frozen_values(self, settings: dict[str, Any], changed: str, tmp_path: Path) -> None:
         classifier(deeper(), **settings).update(*ARRAYS[0]).save(tmp_path)
         net = deeper()
@@ -287,6 +313,6 @@ class TestANetThatDoesNotMatch:
 
     def test_of_a_regressor_with_learned_noise(self, tmp_path: Path) -> None:
         regressor().update(*TARGETS[0]).update(*TARGETS[1]).save(tmp_path)
-        with pytest.raises(VclError, match="its output for a fixed input is"):
+        with pytest.raises(VclError, match=r"its output for a fixed input is"):
             ContinualRegressor.load(tmp_path, nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.Tanh()), device="cpu")
         assert len(ContinualRegressor.load(tmp_path, small_net(3), device="cpu").history) == 2

@@ -48,9 +48,11 @@ Y = np.arange(ROWS) % 2
 def held(seed: int = 0, **changed: list[Any]) -> dict[str, list[Any]]:
     rng = np.random.default_rng(seed)
     return {
-        "age": rng.normal(40, 10, ROWS).tolist(), "city": rng.choice(["Rome", "Oslo", "Lima"], ROWS).tolist(),
-        "member": (rng.random(ROWS) > 0.5).tolist(), **changed,
-    }  # fmt: skip
+        "age": rng.normal(40, 10, ROWS).tolist(),
+        "city": rng.choice(["Rome", "Oslo", "Lima"], ROWS).tolist(),
+        "member": (rng.random(ROWS) > 0.5).tolist(),
+        **changed,
+    }
 
 
 def learner(**settings: Any) -> ContinualClassifier:
@@ -111,16 +113,21 @@ class TestWhatIsMissing:
     def test_numbers_missing_later_become_the_first_mean_with_a_warning(self) -> None:
         one = learner().update(held(), Y)
         ages = [None, *held(1)["age"][1:]]
-        with pytest.warns(UserWarning, match=r"column 'age' has 1 missing values and had none before; .* mean, \d+\.\d+") as seen:
+        with pytest.warns(
+            UserWarning, match=r"column 'age' has 1 missing values and had none before; .* mean, \d+\.\d+"
+        ) as seen:
             one.update(held(1, age=ages), Y)
         assert seen[0].filename == __file__
-        with pytest.warns(UserWarning, match="column 'age' has 1 missing values"):
+        with pytest.warns(UserWarning, match=r"column 'age' has 1 missing values"):
             one.predict(held(1, age=ages))
 
     def test_categories_that_are_new_or_missing_later_count_as_none_with_a_warning(self) -> None:
         one = learner().update(held(), Y)
         cities = ["Bern", "Bern", None, *held(1)["city"][3:]]
-        with pytest.warns(UserWarning, match=r"column 'city' has values that the first update had not: 'Bern' \(2\), 'missing' \(1\); they count as no category"):
+        with pytest.warns(
+            UserWarning,
+            match=r"column 'city' has values that the first update had not: 'Bern' \(2\), 'missing' \(1\); they count",
+        ):
             found = one._rows(held(1, city=cities))
         raw = one._knows().table.numbers(held(1, city=cities))
         assert raw[:3, 1:4].tolist() == [[0, 0, 0]] * 3
@@ -135,12 +142,18 @@ class TestTablesThatCannotBe:
     @pytest.mark.parametrize(
         ("changed", "words"),
         [
-            ({"job": ["cook"] * ROWS}, "the table comes with the new 'job'; give the columns of the first update: age, city, member"),
-            ({"age": ["old"] * ROWS}, "column 'age' is 'old' in row 0, and its values were numbers in the first update"),
+            (
+                {"job": ["cook"] * ROWS},
+                "the table comes with the new 'job'; give the columns of the first update: age, city, member",
+            ),
+            (
+                {"age": ["old"] * ROWS},
+                "column 'age' is 'old' in row 0, and its values were numbers in the first update",
+            ),
             ({"age": [float("inf")] * ROWS}, "column 'age' is infinite in row 0"),
             ({"age": [1.0]}, "the columns have different lengths"),
         ],
-    )  # fmt: skip
+    )
     def test_later(self, changed: dict[str, Any], words: str) -> None:
         one = learner().update(held(), Y)
         known = one._known
@@ -152,29 +165,36 @@ class TestTablesThatCannotBe:
     def test_columns_that_are_gone(self) -> None:
         one = learner().update(held(), Y)
         short = {name: values for name, values in held(1).items() if name != "city"}
-        with pytest.raises(VclError, match="the table comes without 'city'; give the columns of the first update"):
+        with pytest.raises(VclError, match=r"the table comes without 'city'; give the columns of the first update"):
             one.update(short, Y)
-        with pytest.raises(VclError, match="without 'city' and with the new 'town'"):
+        with pytest.raises(VclError, match=r"without 'city' and with the new 'town'"):
             one.update({**short, "town": held(1)["city"]}, Y)
 
     def test_an_array_after_a_table(self) -> None:
         one = learner().update(held(), Y)
         for ask in (one.predict, lambda x: one.update(x, Y)):
-            with pytest.raises(VclError, match=r"x is an array of shape \[N, 5\], but the learner was begun with named columns; give a table with the columns age, city, member"):
+            with pytest.raises(
+                VclError,
+                match=r"x is an array of shape \[N, 5\], .*; give a table with the columns age, city, member",
+            ):
                 ask(np.zeros((ROWS, 5)))
 
     @pytest.mark.parametrize(
         ("columns", "words"),
         [
-            ({"a": []}, "the data is empty"), ({}, "the table has no columns"),
+            ({"a": []}, "the data is empty"),
+            ({}, "the table has no columns"),
             ({"a": [None] * ROWS}, "column 'a' has no values; drop it"),
             ({"a": [float("inf")] * ROWS}, "column 'a' is infinite in row 0"),
             ({"a": np.zeros((ROWS, 2))}, r"column 'a' has shape \(24, 2\); give one value for each row"),
             ({"a": [1.0] * ROWS, "b": [1.0]}, "the columns have different lengths"),
             ({"a": [1.0] * ROWS, 1: [1.0] * ROWS, "1": [1.0] * ROWS}, "the column '1' twice"),
-            ({"a": [f"id {row}" for row in range(MOST + 1)]}, f"has {MOST + 1} different texts, and at most {MOST} categories are taken"),
+            (
+                {"a": [f"id {row}" for row in range(MOST + 1)]},
+                f"has {MOST + 1} different texts, and at most {MOST} categories are taken",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_first(self, columns: Any, words: str) -> None:
         with pytest.raises(VclError, match=words):
             classifier().update(columns, Y)

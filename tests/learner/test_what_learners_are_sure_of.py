@@ -110,7 +110,11 @@ class TestCoverage:
         x = rng.normal(size=(700, 2))
         rate = np.exp(1 + 0.5 * x[:, 0])
         y = rng.poisson(rate)
-        learner = regressor(nn.Flatten(), likelihood="poisson", **LINEAR).update(x[:200], y[:200]).update(x[200:400], y[200:400])
+        learner = (
+            regressor(nn.Flatten(), likelihood="poisson", **LINEAR)
+            .update(x[:200], y[:200])
+            .update(x[200:400], y[200:400])
+        )
         mean = learner.predict(x[400:])
         assert np.corrcoef(np.log(mean), np.log(rate[400:]))[0, 1] > 0.99
         assert abs(np.log(mean / rate[400:]).mean()) < 0.1
@@ -126,5 +130,5 @@ class TestCoverage:
     def test_levels_that_cannot_be(self) -> None:
         learner = regressor().update(x := numbers(), targets_of(x))
         for level in (0, 1, 90, -0.1):
-            with pytest.raises(VclError, match="level is .*; an interval holds a probability above 0 and below 1"):
+            with pytest.raises(VclError, match=r"level is .*; an interval holds a probability above 0 and below 1"):
                 learner.intervals(x, level)

@@ -175,7 +175,8 @@ class ContinualLearner(ABC):
 
         Only for ``method="mean-field"`` with ``forgettable=True``; other families have no quotient. It is exact for
         the belief, which is itself an approximation: what later tasks learned with the help of this one stays. So do
-        the scaling of inputs, and the learned noise of a head that other tasks share.
+        the scaling of inputs, and the learned noise of a head that other tasks share. A parameter whose precision
+        would not stay positive goes back to the prior, with a warning.
         """
         known = self._knows()
         if task not in known.tasks:
@@ -185,7 +186,7 @@ class ContinualLearner(ABC):
                 f"what {task!r} contributed was not kept; make the learner with method='mean-field' and "
                 "forgettable=True, which keeps two numbers for each parameter and task."
             )
-        self._known = without(known, task, self._model().prior({}))
+        self._known = without(known, task, self._model().prior(known.state.heads))
         return self
 
     # What is known.

@@ -52,8 +52,8 @@ class ContinualClassifier(ContinualLearner):
     ``net`` gives features, over which heads are added; with ``head="own"`` its last layer is the one shared head. Its
     values are where the first fit starts, so it may be trained; it is not changed. ``posterior`` says which parameters
     have a posterior ("all", "head", or names and patterns); the others are frozen, and what they give is computed once
-    an update: in memory up to ``feature_bytes``, beyond that in a temporary file. ``adapters=8`` freezes the network and
-    adds low-rank adapters of that rank to its linear layers.
+    an update, in memory up to ``feature_bytes`` and beyond that in a temporary file. ``adapters=8`` freezes the network
+    and adds low-rank adapters of that rank to its linear layers.
 
     Updates with a name (``task=``) have a head of their own, others share one. ``heads="shared"`` gives named tasks one
     head too. A class that is new grows its head, unless ``classes`` fixes them. All else has defaults from the data.
