@@ -8,7 +8,7 @@ import json
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -35,6 +35,7 @@ def options(doc: str | None, seeds: int, given: Sequence[str] | None = None) -> 
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=seeds, help=f"seeds 0, 1, ... (default {seeds})")
     parser.add_argument("--quick", action="store_true", help="a try of some seconds; its numbers mean nothing")
+    parser.add_argument("--add", action="store_true", help="keep the seeds that the folder has, and run the others")
     parser.add_argument("--out", type=Path, default=Path("results/decisions"), help="folder of tables and figures")
     found = parser.parse_args(given)
     if found.quick:
@@ -140,7 +141,19 @@ class Results:
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         self.name, self.out, self.given = name, given.out, given
         self.rows: list[Row] = []
-        self.begun = monotonic()
+        self.begun, self.spent = monotonic(), 0.0
+        if given.add and (self.out / f"{name}.csv").exists():
+            with (self.out / f"{name}.csv").open(newline="") as file:
+                self.rows = [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
+            self.spent = json.loads((self.out / f"{name}.json").read_text())["seconds"]
+
+    def seeds(self) -> list[int]:
+        """The seeds of all rows."""
+        return sorted({row["seed"] for row in self.rows})
+
+    def missing(self) -> list[int]:
+        """The seeds that have no rows yet."""
+        return [seed for seed in range(self.given.seeds) if seed not in self.seeds()]
 
     def add(self, **row: Any) -> None:
         """One row of the CSV."""
@@ -157,10 +170,11 @@ class Results:
     def write(self, heading: Sequence[str], table: Sequence[Sequence[str]], figure: Figure | None, note: str) -> None:
         """NAME.csv, NAME.md, NAME.png and NAME.svg, and how they were made in NAME.json; prints the table."""
         self.out.mkdir(parents=True, exist_ok=True)
-        seconds = monotonic() - self.begun
-        command = shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+        seconds = self.spent + monotonic() - self.begun
+        given = [each for each in sys.argv[1:] if each != "--add"]
+        command = shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given])
         about = {
-            "command": command, "seeds": list(range(self.given.seeds)), "seconds": round(seconds, 1),
+            "command": command, "seeds": self.seeds(), "seconds": round(seconds, 1),
             "machine": f"{platform.machine()}, 1 thread", **made_by(),
         }  # fmt: skip
         (self.out / f"{self.name}.json").write_text(json.dumps(about, indent=2) + "\n")
@@ -170,7 +184,7 @@ class Results:
             writer.writeheader()
             writer.writerows({name: _short(value) for name, value in row.items()} for row in self.rows)
         text = markdown(heading, table)
-        made = f"`{command}`, {self.given.seeds} seeds, {seconds / 60:.1f} minutes on one core, vcl {vcl.__version__}."
+        made = f"`{command}`, {len(self.seeds())} seeds, {seconds / 60:.1f} minutes on one core, vcl {vcl.__version__}."
         (self.out / f"{self.name}.md").write_text(f"{text}\n\n{note}\n\n{made}\n")
         if figure is not None:
             save(figure, self.out / self.name)
@@ -187,11 +201,15 @@ def _short(value: Any) -> Any:
     return f"{value:.5g}" if isinstance(value, float) else value
 
 
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def say(text: str) -> None:
     """A line of progress, on stderr."""
     print(text, file=sys.stderr, flush=True)
-
-
-def options_of(settings: Mapping[str, Any]) -> str:
-    """Settings in a row of a table."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items())

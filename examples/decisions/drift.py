@@ -151,7 +151,7 @@ def main(given: Sequence[str] | None = None) -> None:
     results = Results("drift", asked)
     chunks, shares = (3, (0.1,)) if asked.quick else (CHUNKS, (0.01, 0.1, 0.3))
     warnings.filterwarnings("ignore", message=".*standard deviations from the first update.*")
-    for seed in range(asked.seeds):
+    for seed in results.missing():
         for stream in streams(seed, chunks, asked.quick):
             for name, (learner, extra) in learners(stream, seed, shares, asked.quick).items():
 
