@@ -3,8 +3,7 @@
     python examples/decisions/active_learning.py [--quick]
 
 The learner starts with 20 random labels. Then 20 at a time are asked for and learned by one ``update``: those of the
-largest epistemic uncertainty (BALD), those of the largest total uncertainty (entropy), or random ones. Old labels are
-never shown again. Labels are counted until the accuracy on test images first reaches 95 %.
+largest epistemic uncertainty (BALD), or random ones. Old labels are never shown again. Labels are counted until the accuracy on test images first reaches 95 %.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from sklearn.datasets import load_digits
 import vcl
 from vcl.lab.figures.style import colour
 
-GOAL, AT_ONCE, MOST = 95.0, 20, 700
-WAYS = ("random", "BALD", "entropy")
+GOAL, AT_ONCE, MOST = 95.0, 20, 600
+WAYS = ("random", "BALD")
 
 
 def ask(way: str, learner: vcl.ContinualClassifier, x: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
@@ -29,12 +28,13 @@ def ask(way: str, learner: vcl.ContinualClassifier, x: np.ndarray, count: int, r
     if way == "random":
         return random.permutation(len(x))[:count]
     unsure = learner.uncertainty(x)
-    return np.argsort(-(unsure.epistemic if way == "BALD" else unsure.total), kind="stable")[:count]
+    return np.argsort(-unsure.epistemic, kind="stable")[:count]
 
 
 def one(way: str, seed: int, quick: bool, results: Results) -> None:
     """Ask and learn until the goal is reached."""
     x, y = load_digits(return_X_y=True)
+    x = x / 16  # grey values from 0 to 1, which the learner does not scale
     random = np.random.default_rng(seed)
     order = random.permutation(len(x))
     pool, test = order[:1200], order[1200:]

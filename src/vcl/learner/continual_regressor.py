@@ -40,7 +40,7 @@ DRAWS = 100
 ROUNDS = 3
 """Fits of an update in which the noise is learned: all but the last take a third of the epochs."""
 
-FIRST_NOISE = 0.3
+FIRST_NOISE = 0.03
 """The noise that the first fit assumes, in standard deviations of the targets; it weighs as much as one example."""
 
 
