@@ -12,7 +12,7 @@ ROOMS = ("beliefs", "coresets", "data", "engines", "fitting", "learner", "models
 
 
 def test_every_public_name_is_there_and_listed() -> None:
-    assert 20 < len(vcl.__all__) < 32, "the top level is for what most programs need"
+    assert 20 < len(vcl.__all__) < 35, "the top level is for what most programs need"
     for name in vcl.__all__:
         assert getattr(vcl, name).__name__ == name
         assert name in dir(vcl)
@@ -76,10 +76,14 @@ def test_the_import_contract_covers_every_module_of_the_core() -> None:
     from pathlib import Path
 
     root = Path(__file__).parents[1]
-    contract = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    core, learners, *_ = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     found = {
         f"vcl.{path.stem}"
         for path in (root / "src/vcl").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert set(contract["source_modules"]) == found - {"vcl.__init__", "vcl.__main__", "vcl.lab"}
+    assert set(core["source_modules"]) | set(learners["source_modules"]) == found - {
+        "vcl.__init__",
+        "vcl.__main__",
+        "vcl.lab",
+    }

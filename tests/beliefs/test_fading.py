@@ -7,18 +7,25 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vcl.beliefs import FullGaussian, MeanField, Point, fade, power, product
 from vcl.beliefs.information import Pair
 from vcl.beliefs.kronecker import Factors, Kronecker
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.quadratic import without_past
+from vcl.data import dataset
 from vcl.errors import VclError
+from vcl.fitting.kronecker_curvature import KroneckerCurvature
+from vcl.fitting.loop import Ascent
+from vcl.models import Network
+from vcl.models.likelihoods import Normal
 from vcl.ops.layer_weights import Block
+from vcl.ops.rng import Rng
 from vcl.ops.rotations import eigen
+from vcl.projections import KroneckerLaplace, Target
 
-LAYOUT = Layout(("trunk.w", "trunk.b", "scale"), ((2, 3), (2,), ()))
+LAYOUT = Layout(("trunk.w", "trunk.b", "scale"), ((3, 3), (3,), ()))
 LAYER = Block("trunk.w", "trunk.b")
 RUNS, D = 2, LAYOUT.size
 DELTA = 0.4
@@ -48,7 +55,7 @@ def full() -> FullGaussian:
 
 
 def pair() -> Pair:
-    A, G = numbers(3, RUNS, 4, 9), numbers(4, RUNS, 2, 5)
+    A, G = numbers(3, RUNS, 4, 9), numbers(4, RUNS, 3, 5)
     return Pair(A @ A.mT / 9, G @ G.mT, torch.full((RUNS,), 9.0, dtype=torch.float64))
 
 
@@ -148,6 +155,30 @@ def test_factors_fade_as_if_there_had_been_less_data() -> None:
     V = LAYOUT.split(fade(q, flat_prior(), 0.25).log_var.exp())
     wanted = 1 / (g.unsqueeze(2) * a.unsqueeze(1) + DELTA)
     torch.testing.assert_close(torch.cat([V["trunk.w"], V["trunk.b"].unsqueeze(-1)], -1), wanted)
+
+
+def test_after_fading_factors_learn_as_if_old_examples_had_less_weight() -> None:
+    """Linear regression with two outputs and other inputs in each task: the posterior of weighted data, exactly."""
+    model, share = Network(nn.Flatten(), 3, Normal(0.5), 2.0), 0.3
+    project = KroneckerLaplace(
+        Ascent(epochs=3000, batch=None, lr=0.05, schedule="cosine"), curvature=KroneckerCurvature("mode", "exact")
+    )
+    prior = model.prior({"h": 2}).to(torch.float64)
+    data = [(numbers(20 + t, n, 3) @ numbers(30 + t, 3, 3), numbers(40 + t, n, 2)) for t, n in enumerate((9, 14))]
+    one, two = (dataset(x, y, head="h") for x, y in data)
+    q = project(Target(project.initial(prior), model, one, prior), Rng(0))
+    q = project(Target(fade(q, prior, share), model, two, prior), Rng(1))
+    X = torch.cat([torch.cat([x, torch.ones_like(x[:, :1])], 1) for x, _ in data])
+    weight = torch.tensor([1 - share] * 9 + [1.0] * 14, dtype=torch.float64).sqrt().unsqueeze(1) / 0.5
+    precision = (weight * X).T @ (weight * X) + torch.eye(4) / 2.0
+    W = torch.linalg.solve(precision, (weight * X).T @ (weight * torch.cat([y for _, y in data]))).T
+    params = q.layout.split(q.mean[0])
+    found = torch.cat([params["heads.h.weight"], params["heads.h.bias"].unsqueeze(1)], 1)
+    torch.testing.assert_close(found, W, rtol=1e-6, atol=1e-7)
+    (factors,) = q.blocks.values()
+    torch.testing.assert_close(
+        torch.kron(factors.G[0], factors.A[0]), torch.kron(torch.eye(2), precision - torch.eye(4) / 2.0)
+    )
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0])

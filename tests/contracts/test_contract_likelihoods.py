@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vcl.beliefs.mean_field import MeanField
-from vcl.data import Data, dataset
+from vcl.data import Data, Source, concat, dataset
 from vcl.engines.choose import choose
 from vcl.engines.general import General
 from vcl.engines.layered import Layered
@@ -416,3 +416,22 @@ def test_counts_are_drawn_by_their_quantiles_at_any_rate() -> None:
     level = torch.special.ndtr(z)
     assert bool((Poisson().cdf(f, y) >= level).all())
     assert bool((Poisson().cdf(f, y - 1) < level).all())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_counts_of_several_heads_are_each_scored_by_their_own(whole: bool) -> None:
+    """One batch, in integers or floats, by both engines."""
+    case = CASES["counts"]
+    parts = [task(case, n, 1) for n in (4, 3)]
+    if whole:
+        parts = [part._replace(y=part.y.long()) for part in parts]
+    a, b = (part._replace(sources=(Source(head, head),)) for part, head in zip(parts, ("h", "g"), strict=True))
+    mixed, model = concat(a, b), network(case)
+    layout = model.prior({"h": 1, "g": 1}).layout
+    theta = 0.3 * torch.randn(1, 2, layout.size, generator=torch.Generator().manual_seed(2), dtype=DOUBLE)
+    engine, general = choose(model, layout, mixed.heads, theta), General(model, layout)
+    assert isinstance(engine, Layered)
+    for found, exact in zip(engine.gradient(theta, mixed, 1.0), general.gradient(theta, mixed, 1.0), strict=True):
+        assert torch.allclose(found, exact)
+    alone = [General(model, layout).log_lik(theta, part) for part in (a, b)]
+    assert torch.allclose(general.log_lik(theta, mixed), torch.cat(alone, -1))

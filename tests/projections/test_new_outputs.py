@@ -11,9 +11,12 @@ from test_starts import PROJECTIONS, STANDING
 from torch import Tensor
 
 from made import blobs, small_network
-from vcl.beliefs import FullGaussian, MeanField
-from vcl.fitting.loop import Ascent
+from vcl.beliefs import FullGaussian, Layout, MeanField
+from vcl.beliefs.mean_field import standard_normal
+from vcl.fitting.loop import Ascent, silent
 from vcl.fitting.natural_gradient import NaturalGradient
+from vcl.models import Network, mlp
+from vcl.models.likelihoods import Categorical
 from vcl.ops.rng import Rng
 from vcl.projections import (
     KroneckerLaplace,
@@ -72,16 +75,35 @@ def test_new_rows_begin_at_init_var_and_old_ones_at_their_own(natural: Any) -> N
     ascent = STANDING if natural is None else Ascent(1)
     project = VariationalKL(ascent, 1, init_var=0.01, natural=natural)
     q = informed(project)
-    start = project.first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), lambda progress: None)
+    start = project.first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), silent)
     torch.testing.assert_close(start.log_var[:, MASK].exp(), torch.full((1, int(MASK.sum())), 0.01))
     assert torch.equal(start.log_var[:, ~MASK], q.log_var[:, ~MASK])
     assert torch.equal(start.mean[:, ~MASK], q.mean[:, ~MASK])
-    reset = replace(project, start="reset").first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), lambda progress: None)
+    reset = replace(project, start="reset").first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), silent)
     torch.testing.assert_close(reset.log_var.exp(), torch.full_like(q.log_var, 0.01))
     if natural is None:
         after = fitted(project, q)
         torch.testing.assert_close(after.log_var[:, MASK & TOUCHED], start.log_var[:, MASK & TOUCHED])
         torch.testing.assert_close(after.log_var[:, ~MASK], q.log_var[:, ~MASK])
+
+
+def test_a_fit_does_not_begin_at_maximum_likelihood_where_old_rows_know_something() -> None:
+    """Only the first rows of a head do here; the trunk is at the prior."""
+    old = GROWN.layout.mask({"heads.a.weight": 0, "heads.a.bias": 0}) & ~MASK
+    q = GROWN._replace(mean=torch.where(old, 0.3, GROWN.mean))
+    part = q.restrict(GROWN.layout.touched(["a"]))
+    assert fresh(part, GROWN) == dict.fromkeys(("trunk.1.weight", "trunk.1.bias"), 0) | NEW
+    start = VariationalKL(Ascent(3, None, 0.1), 1).first(part, Target(q, MODEL, DATA, GROWN), Rng((0,)), silent)
+    assert (q.merge(start).mean[:, old] == 0.3).all()
+
+
+def test_map_holds_new_rows_by_the_prior() -> None:
+    """Its precision is 10^4 here, and 1 around what old tasks have found."""
+    model = Network(mlp(6, [40]), 40, Categorical(), prior_var=1e-4)
+    project = MaximumAPosteriori(Ascent(60, None, 0.01))
+    after = project(Target(informed(project), model, DATA, model.prior({"a": 30, "b": 2})), Rng((0,)))
+    assert after.mean[:, MASK].abs().max() < 0.02
+    assert after.mean[:, ~MASK].abs().max() > 1
 
 
 def test_a_full_gaussian_begins_there_and_keeps_its_covariances() -> None:
@@ -92,7 +114,7 @@ def test_a_full_gaussian_begins_there_and_keeps_its_covariances() -> None:
     precision = q.precision.clone()
     precision[:, old[:, None], old] = root @ root.mT + torch.eye(len(old))
     q = FullGaussian(q.layout, q.mean, precision)
-    start = project.first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), lambda progress: None)
+    start = project.first(q, Target(q, MODEL, DATA, GROWN), Rng((0,)), silent)
     torch.testing.assert_close(start.precision[:, old][:, :, old], precision[:, old][:, :, old])
     torch.testing.assert_close(start.precision[:, MASK][:, :, MASK], 100 * torch.eye(int(MASK.sum()))[None])
     assert not start.precision[:, MASK][:, :, ~MASK].any()
@@ -119,9 +141,15 @@ def test_rows_are_fresh_where_weights_and_bias_stand_at_the_prior() -> None:
         found = fresh(changed(**{"weight" if tensor is weight else "bias": moved}), GROWN)
         assert found == {"heads.a.weight": 6, "heads.a.bias": 6}
     # Rows of a trunk are never judged alone: a unit without inputs may stay at 0.
-    still = params["trunk.1.weight"].clone()
-    still[:, 4:] = 0
-    assert fresh(q._replace(mean=q.layout.join(params | {"trunk.1.weight": still}, lead=1)), GROWN) == NEW
+    still = {name: params[f"trunk.1.{name}"].clone() for name in ("weight", "bias")}
+    for tensor in still.values():
+        tensor[:, 4:] = 0
+    trunk = {f"trunk.1.{name}": tensor for name, tensor in still.items()}
+    assert fresh(q._replace(mean=q.layout.join(params | trunk, lead=1)), GROWN) == NEW
+    # Nor those of a head that has no weights, whose biases may.
+    layout = Layout(("heads.a.bias", "heads.a.scale"), ((4,), (4,)))
+    plain = standard_normal(layout)
+    assert fresh(plain._replace(mean=torch.tensor([[1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0]])), plain) == {}
     # One run suffices to know a row.
     two = MeanField(q.layout, torch.cat([changed(bias=bias + 1).mean, q.mean]), q.log_var.expand(2, -1))
     assert fresh(two, GROWN) == {}

@@ -220,4 +220,4 @@ def _of_head(batch: Data, y: Tensor, head: str) -> tuple[Tensor, Tensor]:
     mine = torch.stack([batch.source == at for at, source in enumerate(batch.sources) if source.head == head]).any(0)
     if y.is_floating_point():
         return mine.to(y.dtype), y
-    return mine, y.where(mine, 0)
+    return mine, y.where(mine.view(*mine.shape, *(1,) * (y.dim() - 2)), 0)

@@ -271,7 +271,7 @@ def _labels(data: Data, head: str) -> Tensor:
     if len(data.heads) == 1 or data.y.is_floating_point():
         return data.y
     mine = [data.source == position for position, source in enumerate(data.sources) if source.head == head]
-    return data.y.where(torch.stack(mine).any(0), 0)
+    return data.y.where(torch.stack(mine).any(0).view(-1, *(1,) * (data.y.dim() - 1)), 0)
 
 
 def _filled(values: Tensor, count: int) -> Tensor:

@@ -40,7 +40,7 @@ def download(url: str, limit: int, connect_s: float = CONNECT_S, stall_s: float 
     faults: list[Exception] = []
     take = {"response": lambda reply, **_: replies.append(reply)}
     # Longer than the waits below: this time-out only ends an abandoned thread.
-    http = pooch.HTTPDownloader(chunk_size=2**12, timeout=connect_s + stall_s, hooks=take)
+    http = pooch.HTTPDownloader(chunk_size=2**12, timeout=2 * (connect_s + stall_s), hooks=take)
 
     def transfer() -> None:
         try:

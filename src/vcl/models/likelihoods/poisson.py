@@ -74,8 +74,7 @@ class Poisson(NamedTuple):
         lower, upper = (near - BELOW).floor().clamp(min=-1), (near + ABOVE).ceil().clamp(min=0)
 
         def reached(y: Tensor) -> Tensor:
-            below: Tensor = torch.special.gammaincc(y.clamp(min=0) + 1, rate)
-            found: Tensor = (y >= 0) & (below >= level)
+            found: Tensor = (y >= 0) & (torch.special.gammaincc(y.clamp(min=0) + 1, rate) >= level)
             return found
 
         return bisect(reached, lower, upper, HALVINGS, whole=True).to(output.dtype).reshape(noise.shape)
