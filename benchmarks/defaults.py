@@ -228,7 +228,9 @@ def main() -> None:
                     case = case_of(name, np.random.default_rng(seed + 100 * given.tune), given.tune)
                     begun = monotonic()
                     found = scores_of(case, method, seed, given.quick)
-                    rows.append({"stream": name, "method": method, "seed": seed, **found, "seconds": monotonic() - begun})
+                    rows.append(
+                        {"stream": name, "method": method, "seed": seed, **found, "seconds": monotonic() - begun}
+                    )
                 mine = [row for row in rows if (row["stream"], row["method"]) == (name, method)]
                 print(name, method, *(f"{head} {np.mean([r[head] for r in mine]):.3f}" for head in (*heads, "seconds")),
                       file=sys.stderr, flush=True)  # fmt: skip

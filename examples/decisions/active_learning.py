@@ -23,7 +23,9 @@ GOAL, AT_ONCE, MOST = 95.0, 20, 600
 WAYS = ("random", "BALD")
 
 
-def ask(way: str, learner: vcl.ContinualClassifier, x: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
+def ask(
+    way: str, learner: vcl.ContinualClassifier, x: np.ndarray, count: int, random: np.random.Generator
+) -> np.ndarray:
     """The positions in x of the examples whose labels are wanted next."""
     if way == "random":
         return random.permutation(len(x))[:count]
@@ -63,6 +65,7 @@ def main(given: Sequence[str] | None = None) -> None:
         for way in WAYS:
             one(way, seed, asked.quick, results)
             say(f"seed {seed}, {way}: {results.rows[-1]['labels']} labels, {results.rows[-1]['accuracy']:.1f} %")
+        results.keep()
     table = [
         [way, cell(needed(results, way), 0), cell(at(results, way, 200)), cell(at(results, way, 300)),
          f"{sum(best(results, way, seed) >= GOAL for seed in results.seeds())} of {len(results.seeds())}"]

@@ -36,7 +36,9 @@ def every(x: np.ndarray) -> np.ndarray:
     return inputs(np.repeat(x, ARMS, 0), np.tile(np.arange(ARMS), len(x)))
 
 
-def pull(policy: str, learner: vcl.ContinualClassifier | Baseline, x: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def pull(
+    policy: str, learner: vcl.ContinualClassifier | Baseline, x: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
     """The arm for each image [N]."""
     if policy == "Thompson sampling":
         assert isinstance(learner, vcl.ContinualClassifier)
@@ -78,6 +80,7 @@ def main(given: Sequence[str] | None = None) -> None:
         for policy in POLICIES:
             one(policy, seed, asked.quick, results)
             say(f"seed {seed}, {policy}: regret {results.rows[-1]['regret']}")
+        results.keep()
     last = max(row["rounds"] for row in results.rows)
     table = [
         [policy, cell(results.values("regret", policy=policy, rounds=last), 0),

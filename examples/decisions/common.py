@@ -167,14 +167,13 @@ class Results:
         """One column of the rows with these values."""
         return [row[of] for row in self.where(**wanted)]
 
-    def write(self, heading: Sequence[str], table: Sequence[Sequence[str]], figure: Figure | None, note: str) -> None:
-        """NAME.csv, NAME.md, NAME.png and NAME.svg, and how they were made in NAME.json; prints the table."""
+    def keep(self) -> dict[str, Any]:
+        """NAME.csv, and in NAME.json how the rows were made, which it returns; so that a stop loses one seed at most."""
         self.out.mkdir(parents=True, exist_ok=True)
-        seconds = self.spent + monotonic() - self.begun
         given = [each for each in sys.argv[1:] if each != "--add"]
-        command = shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given])
         about = {
-            "command": command, "seeds": self.seeds(), "seconds": round(seconds, 1),
+            "command": shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given]),
+            "seeds": self.seeds(), "seconds": round(self.spent + monotonic() - self.begun, 1),
             "machine": f"{platform.machine()}, 1 thread", **made_by(),
         }  # fmt: skip
         (self.out / f"{self.name}.json").write_text(json.dumps(about, indent=2) + "\n")
@@ -183,11 +182,15 @@ class Results:
             writer = csv.DictWriter(file, names, lineterminator="\n")
             writer.writeheader()
             writer.writerows({name: _short(value) for name, value in row.items()} for row in self.rows)
-        text = markdown(heading, table)
-        made = f"`{command}`, {len(self.seeds())} seeds, {seconds / 60:.1f} minutes on one core, vcl {vcl.__version__}."
+        return about
+
+    def write(self, heading: Sequence[str], table: Sequence[Sequence[str]], figure: Figure, note: str) -> None:
+        """The rows, NAME.md, NAME.png and NAME.svg; prints the table."""
+        about = self.keep()
+        minutes, text = about["seconds"] / 60, markdown(heading, table)
+        made = f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes on one core, vcl {vcl.__version__}."
         (self.out / f"{self.name}.md").write_text(f"{text}\n\n{note}\n\n{made}\n")
-        if figure is not None:
-            save(figure, self.out / self.name)
+        save(figure, self.out / self.name)
         print(text)
 
 

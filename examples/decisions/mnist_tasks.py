@@ -120,15 +120,14 @@ def main(given: Sequence[str] | None = None) -> None:
                 one(stream, name, seed, asked.quick, results)
                 last = results.rows[-1]
                 say(f"seed {seed}, {stream}, {name}: {last['accuracy']:.1f} %, {last['seconds']:.0f} s")
+        results.keep()
     kinds = list(dict.fromkeys((row["stream"], row["learner"]) for row in results.rows))
     table = [
         [stream, name, *(cell(results.values(score, stream=stream, learner=name, after=TASKS), digits)
                          for score, digits in (("accuracy", 1), ("log_loss", 2), ("ece", 1), ("seconds", 0)))]
         for stream, name in kinds
     ]  # fmt: skip
-    note = (
-        f"On test images of all tasks after the last one; {TRAIN:,} training images a task; seconds of all five updates."
-    )
+    note = f"On test images of all tasks after the last one; {TRAIN:,} training images a task; seconds of all five updates."
     heading = ("stream", "learner", "accuracy, %", "log-loss", "ECE, %", "seconds")
     results.write(heading, table, figure(results, kinds), note)
 

@@ -44,9 +44,7 @@ def one(seed: int, quick: bool, results: Results) -> None:
     """All learners of one seed."""
     data, random = load("mnist"), np.random.default_rng(seed)
     train, test = (100, 50) if quick else (TRAIN, TEST)
-    parts = [
-        random.permutation(np.flatnonzero((data.train_y // 5 == half)))[:train] for half in range(2)
-    ]
+    parts = [random.permutation(np.flatnonzero((data.train_y // 5 == half)))[:train] for half in range(2)]
     known = random.permutation(len(data.test_y))[:test]
     x, y = data.test_x[known], data.test_y[known].astype(int)
     others = unknowns(x, test, random)
@@ -56,7 +54,9 @@ def one(seed: int, quick: bool, results: Results) -> None:
 
     def note(learner: str, score: str, right: float, own: np.ndarray, each: dict[str, np.ndarray]) -> None:
         for kind, values in each.items():
-            results.add(learner=learner, score=score, seed=seed, accuracy=right, kind=kind, auroc=100 * auroc(own, values))
+            results.add(
+                learner=learner, score=score, seed=seed, accuracy=right, kind=kind, auroc=100 * auroc(own, values)
+            )
 
     def learn(learner: vcl.ContinualClassifier | Baseline) -> float:
         for number, part in enumerate(parts):
@@ -88,6 +88,7 @@ def main(given: Sequence[str] | None = None) -> None:
     for seed in results.missing():
         one(seed, asked.quick, results)
         say(f"seed {seed}")
+        results.keep()
     scores = list(dict.fromkeys((row["learner"], row["score"]) for row in results.rows))
     kinds = list(dict.fromkeys(row["kind"] for row in results.rows))
     table = [
@@ -95,7 +96,9 @@ def main(given: Sequence[str] | None = None) -> None:
          *(cell(results.values("auroc", learner=learner, score=score, kind=kind)) for kind in kinds)]
         for learner, score in scores
     ]  # fmt: skip
-    note = "Accuracy on all ten digits in %, then AUROC in % of digits against each kind of unknown input (50 is chance)."
+    note = (
+        "Accuracy on all ten digits in %, then AUROC in % of digits against each kind of unknown input (50 is chance)."
+    )
     results.write(("learner", "score", "accuracy", *kinds), table, figure(results, scores, kinds), note)
 
 
