@@ -3,7 +3,8 @@
     python examples/decisions/active_learning.py [--quick]
 
 The learner starts with 20 random labels. Then 20 at a time are asked for and learned by one ``update``: those of the
-largest epistemic uncertainty (BALD), or random ones. Old labels are never shown again. Labels are counted until the accuracy on test images first reaches 95 %.
+largest epistemic uncertainty (BALD), or random ones. Old labels are never shown again. Labels are counted until the
+accuracy on test images first reaches 95 %.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main(given: Sequence[str] | None = None) -> None:
         for way in WAYS
     ]  # fmt: skip
     note = (
-        f"Labels until {GOAL:.0f} % (a run that does not get there counts its last number of labels), the accuracy in % "
+        f"Labels until {GOAL:.0f} % (a run that does not get there counts its last number), the accuracy in % "
         "after 200 and 300 labels (or where the run ended), and the runs that got there; means and standard errors."
     )
     heading = ("asks for", "labels to 95 %", "accuracy at 200", "accuracy at 300", "reached")

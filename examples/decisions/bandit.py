@@ -89,7 +89,7 @@ def main(given: Sequence[str] | None = None) -> None:
         for policy in POLICIES
     ]  # fmt: skip
     note = (
-        f"Regret after {last} images (random arms: {0.9 * last:.0f}), and the share of right arms in % over the last 200; "
+        f"Regret after {last} images (random arms: {0.9 * last:.0f}), and right arms in % over the last 200; "
         "means and standard errors over seeds."
     )
     results.write(("policy", "regret", "right at the end"), table, figure(results), note)

@@ -168,7 +168,7 @@ class Results:
         return [row[of] for row in self.where(**wanted)]
 
     def keep(self) -> dict[str, Any]:
-        """NAME.csv, and in NAME.json how the rows were made, which it returns; so that a stop loses one seed at most."""
+        """NAME.csv, and in NAME.json how the rows were made, which it returns; a stop loses one seed at most."""
         self.out.mkdir(parents=True, exist_ok=True)
         given = [each for each in sys.argv[1:] if each != "--add"]
         about = {
@@ -188,7 +188,9 @@ class Results:
         """The rows, NAME.md, NAME.png and NAME.svg; prints the table."""
         about = self.keep()
         minutes, text = about["seconds"] / 60, markdown(heading, table)
-        made = f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes on one core, vcl {vcl.__version__}."
+        made = (
+            f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes on one core, vcl {about['vcl']}."
+        )
         (self.out / f"{self.name}.md").write_text(f"{text}\n\n{note}\n\n{made}\n")
         save(figure, self.out / self.name)
         print(text)

@@ -2,8 +2,9 @@
 
     python examples/decisions/mnist_tasks.py [--quick]
 
-``pairs``: is the digit odd? Five tasks (0/1, 2/3, ...), a small convolutional network, and nobody says at test time from
-which task an image is. ``classes``: five tasks of two new digits each, one head over all ten. No learner keeps a memory.
+``pairs``: is the digit odd? Five tasks (0/1, 2/3, ...), a small convolutional network, and nobody says at test time
+from which task an image is. ``classes``: five tasks of two new digits each, one head over all ten. No learner keeps a
+memory.
 Each task has 1,000 images; the test has 400 images of each task.
 """
 
@@ -127,7 +128,7 @@ def main(given: Sequence[str] | None = None) -> None:
                          for score, digits in (("accuracy", 1), ("log_loss", 2), ("ece", 1), ("seconds", 0)))]
         for stream, name in kinds
     ]  # fmt: skip
-    note = f"On test images of all tasks after the last one; {TRAIN:,} training images a task; seconds of all five updates."
+    note = f"On test images of all tasks after the last one; {TRAIN:,} training images a task; seconds of five updates."
     heading = ("stream", "learner", "accuracy, %", "log-loss", "ECE, %", "seconds")
     results.write(heading, table, figure(results, kinds), note)
 

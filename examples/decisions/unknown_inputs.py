@@ -44,7 +44,7 @@ def one(seed: int, quick: bool, results: Results) -> None:
     """All learners of one seed."""
     data, random = load("mnist"), np.random.default_rng(seed)
     train, test = (100, 50) if quick else (TRAIN, TEST)
-    parts = [random.permutation(np.flatnonzero((data.train_y // 5 == half)))[:train] for half in range(2)]
+    parts = [random.permutation(np.flatnonzero(data.train_y // 5 == half))[:train] for half in range(2)]
     known = random.permutation(len(data.test_y))[:test]
     x, y = data.test_x[known], data.test_y[known].astype(int)
     others = unknowns(x, test, random)

@@ -13,8 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from vcl.lab.datasets import load
-from vcl.lab.datasets import MissingData
+from vcl.lab.datasets import MissingData, load
 
 SCRIPTS = Path(__file__).parents[2] / "examples" / "decisions"
 
