@@ -42,10 +42,10 @@ Noise = Literal["learned", "heteroscedastic"] | float | Sequence[float]
 DRAWS = 100
 """Draws of the weights in a prediction."""
 
-ROUNDS = 3
+ROUNDS = 2
 """Fits of an update in which the noise is learned: all but the last take a third of the epochs."""
 
-FIRST_NOISE = 0.3
+FIRST_NOISE = 0.03
 """The noise that the first fit assumes, in standard deviations of the targets; it weighs as much as one example."""
 
 

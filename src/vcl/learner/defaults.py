@@ -8,13 +8,18 @@ from math import log2
 from vcl.fitting.loop import Ascent
 from vcl.learner.given import require_positive, require_whole
 
-STEPS = 2000
+STEPS = 1000
 """The steps of a fit, about."""
 
-LEAST_EPOCHS, MOST_EPOCHS = 5, 300
+LEAST_EPOCHS, MOST_EPOCHS = 5, 150
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
 BATCHES = 30
 """An epoch has about this many steps, within the limits of a batch."""
+
+REACH = 3.0
+"""A learning rate times the number of steps, within the limits of a rate: a fit of fewer steps takes longer ones."""
+
+SMALLEST_RATE, LARGEST_RATE = 3e-3, 1e-2
 
 
 @dataclass(frozen=True)
@@ -35,9 +40,10 @@ class Effort:
             require_positive("lr", self.lr, ", or None for the default")
 
     def ascent(self, examples: int) -> Ascent:
-        """About 2000 steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 300 epochs."""
+        """About 1000 steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 150 epochs."""
         part = 2 ** round(log2(max(1.0, examples / BATCHES)))
         batch = self.batch or min(examples, max(SMALLEST_BATCH, min(LARGEST_BATCH, part)))
         steps = -(-examples // batch)
         epochs = self.epochs or max(LEAST_EPOCHS, min(MOST_EPOCHS, -(-STEPS // steps)))
-        return Ascent(epochs, batch, self.lr or 3e-3, "cosine")
+        rate = max(SMALLEST_RATE, min(LARGEST_RATE, REACH / (epochs * steps)))
+        return Ascent(epochs, batch, self.lr or rate, "cosine")

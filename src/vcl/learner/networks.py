@@ -53,8 +53,16 @@ def _rule(memory: int, examples: int) -> CoresetRule:
     return RandomK(min(memory, examples)) if memory else Nothing()
 
 
-NEAR = NaturalGradient(forget=2.0)
-"""Steps that keep about an eighth of the start in the precision: the start is the result of Laplace propagation."""
+NEAR, LONGEST = 2.0, 0.05
+"""Steps of the precision that keep about e^-2 of the start, which is the result of Laplace propagation, and their most.
+
+One draw's curvature is noisy: a fit of few steps must not trust a single one.
+"""
+
+
+def near(steps: int) -> NaturalGradient:
+    """Natural gradients for a fit of so many steps that begins near its end."""
+    return NaturalGradient(forget=min(NEAR, LONGEST * steps / 3))
 
 
 @final
@@ -66,7 +74,7 @@ class Structured(_OfNetwork):
     def method(self, effort: Effort, examples: int, memory: int) -> Method[Any]:
         """Laplace propagation, and a variational fit from there."""
         how = effort.ascent(examples)
-        project = KroneckerVariational(KroneckerLaplace(how), how, effort.draws or 1, natural=NEAR)
+        project = KroneckerVariational(KroneckerLaplace(how), how, effort.draws or 1, natural=near(how.steps(examples)))
         return Method(project, _rule(memory, examples))
 
 
