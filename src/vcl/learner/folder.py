@@ -74,13 +74,14 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file atomically and to the disk; a file that is there with the same content stays."""
+    """Write a file atomically and to the disk."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        Path(name).chmod(0o644)  # as other files: a temporary one is its owner's alone
         os.replace(name, path)  # noqa: PTH105
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -28,8 +28,8 @@ class Update(NamedTuple):
     examples: int
     seconds: float
     epochs: int
-    objective: float
-    """The mean objective of the last epoch, per example, in nats."""
+    objective: float | None
+    """The mean objective of the last epoch, per example, in nats; None where no fit ran."""
     limited: float | None
     """The share of log variances that moved as far as the steps allow; None where the fit has no variances."""
     reach: float
@@ -108,7 +108,7 @@ def recorded(step: Step, state: State[Any], examples: int, watch: Watch, seconds
     past = 0.0 if step.before.t == 0 or after is None else lost(before, after, model.prior(step.before.heads))
     return Update(
         step.task, step.head, examples, seconds, watch.epochs,
-        float("nan") if last is None else float(last.objective.mean()) / examples,
+        None if last is None else float(last.objective.mean()) / examples,
         None if health is None else float(health.limited.max()), 0.0 if health is None else health.reach,
         {} if health is None else {name: float(value.sum()) for name, value in health.kl.items()}, past,
         tuple(watch.notes), False if health is None else health.growth,
