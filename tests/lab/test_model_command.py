@@ -28,7 +28,7 @@ from vcl.lab.claim import Claim
 from vcl.lab.model import kept, predictions
 from vcl.learner.tables import Table
 
-NEW = "model new {} --hidden 16 --method mean-field --epochs 40 --lr 0.02"
+NEW = "model new {} --hidden 16 --method mean-field --epochs 40"
 
 
 def write(name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
