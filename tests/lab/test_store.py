@@ -179,10 +179,11 @@ def test_how_far_each_fit_got_is_kept_and_said_once(store: Store) -> None:
     assert all(each.value <= 1 for each in found if not each.measure.startswith("kl "))
     line = record(store)["still_moving"]
     assert re.fullmatch(
-        r"\d+ of 24 variational fits had not converged: up to \d+ % of the variances were still moving as fast as the "
+        r"\d+ of 12 variational fits had not converged: up to \d+ % of the variances were still moving as fast as the "
         r"learning rate allows, so they reflect init_var\. Use more epochs or a higher lr\.",
         line,
     )
+    assert sum(each.measure == "limited" for each in found) == 12
 
 
 def test_a_natural_fit_says_nothing(store: Store) -> None:
