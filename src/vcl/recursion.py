@@ -191,6 +191,7 @@ def _learn(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
     coreset, rest = method.choose(old, task.train, purpose.at("coreset"))
     # q~_t <- proj( q~_{t-1} p(D_t u C_{t-1} \ C_t | theta) )
     q = method.project(Target(q, model, rest, prior, state.coreset), purpose.at("propagate"), report)
+    _check_returned(q, state.propagated, method.project)
     # q_t <- proj( q~_t p(C_t | theta) ), only used for prediction, and not propagation
     target = Target(q, model, coreset, prior, coreset)
     predictive = _predictive(method, target, heads, purpose.at("predict"), report)
@@ -204,6 +205,7 @@ def _predictive(method: Method[Q], target: Target[Q], heads: Heads, rng: Rng, re
     """q_t for each head: one fit to all of C_t, or (appendix B) one fit per head to that head's points."""
     if method.predictive == "joint":
         q = method.refit(target, rng, report)
+        _check_returned(q, target.q, method.refit)
         return dict.fromkeys(heads, q)
     fits = {}
     for head in heads:
@@ -251,6 +253,15 @@ def _check_family(held: object, carried: object, method: Method[Q]) -> None:
             f"the state holds a belief of the kind {type(held).__name__}, but {type(method.project).__name__} carries "
             f"{type(carried).__name__}; continue with the projection that the state was learned with, or start again "
             "with initial(model, method, runs)."
+        )
+
+
+def _check_returned(found: object, before: object, project: object) -> None:
+    """Raise VclError unless a projection has returned a belief of the kind that it was given."""
+    if type(found) is not type(before):
+        raise VclError(
+            f"{type(project).__name__} returned {type(found).__name__}; return the new belief, a "
+            f"{type(before).__name__}."
         )
 
 

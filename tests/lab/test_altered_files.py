@@ -351,6 +351,7 @@ def test_the_rows_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, untou
         "a task before the first": [head, *lines, ",".join((method, seed, "0", "-1", metric, value))],
         "another metric once": [head, *lines, ",".join((method, seed, after, on, "beauty", value))],
         "no number": [head, *lines[:-1], ",".join((method, seed, after, on, metric, "high"))],
+        "an infinite number": [head, *lines[:-1], ",".join((method, seed, after, on, metric, "1e999"))],
         "not a number": [head, *lines[:-1], ",".join((method, seed, after, on, metric, "nan"))],
         "a column too few": [head, *lines[:-1], ",".join((method, seed, after, on, metric))],
         "a huge number": [head, *lines[:-1], ",".join((method, "9" * 5000, after, on, metric, value))],
@@ -392,6 +393,18 @@ def test_the_pictures_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, u
     changed |= {"no tensors": b"{}", "cut": path.read_bytes()[:-3]}
     refused = each_refused(whole, tmp_path / "parts", PICTURES, iter(changed.items()), name)
     assert refused == set(changed)
+
+
+@pytest.mark.parametrize("file", ["objective.csv", "fits.csv"])
+def test_what_fits_reported(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None, file: str) -> None:
+    name, _, half = parts
+    shutil.copytree(half, tmp_path / "parts")
+    path = part_folder(tmp_path / "parts", f"{name}-vcl-random") / file
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(VclError) as told:
+        taken(tmp_path / "parts", name)
+    fault_of = "its columns are ['a', 'b']"
+    assert str(told.value) == f"{path} cannot be read ({fault_of}); delete its folder to compute it anew."
 
 
 # From the command line.

@@ -192,7 +192,7 @@ class TestThroughTheCommandLine:
         result = call(f"sample out/parts/{part} --task 1 --count 4 --out one.png")
         assert result.exit_code == 0, result.output
         result = call(f"predict out/parts/{part} --task 1")
-        assert "keeps decoders alone, which classify nothing" in str(result.exception)
+        assert "keeps decoders alone, and predictions need the encoders too" in str(result.exception)
 
     def test_a_dry_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         alone(tmp_path, monkeypatch)

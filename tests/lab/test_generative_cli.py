@@ -315,7 +315,7 @@ def test_of_several_parts_of_a_method_one_must_be_named(here: Path) -> None:
     assert call(smoke("--method naive --set epochs=2 --out out")).exit_code == 0
     said = fault("sample out --task 0")
     folders = sorted(Path("out", "parts").glob(f"{GROUP}-naive-*"))
-    assert said.startswith("out holds several parts of naive; give the label or the folder of one: 'naive' in ")
+    assert said.startswith("out holds several parts of naive; give the label or the folder of one: 'naive' of genera")
     assert all(str(folder) in said for folder in folders)
     for folder in folders:
         assert call(f"sample {folder} --task 0 --count 1 --out {folder.name}.png").exit_code == 0

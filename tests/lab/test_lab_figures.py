@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from vcl.lab.figures import average_accuracy, lambda_grid, style
+from vcl.lab.figures import average_accuracy, lambda_grid, per_task, style
 from vcl.lab.results import Row
+
+
+def per_task_picture(rows: Sequence[Row], title: str, paper: Mapping[str, float]) -> Figure:
+    return per_task.picture(rows, title, paper, ["task 1", "task 2"])
 
 
 @pytest.fixture
@@ -74,6 +79,37 @@ def test_png_and_svg_are_pictures(tmp_path: Path) -> None:
     assert pixels.shape[:2] == (680, 1000)
     assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20, "more than a blank page"
     assert ET.parse(made[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+LONG = "lp-kron fisher_samples=10 labels=exact factors=nearest head_factors=diagonal"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("vcl", LONG), ("vcl", "mle", LONG, f"{LONG} curvature=mode {LONG}"), [f"method {n}" for n in range(11)]],
+    ids=["two lines", "a label of several lines", "eleven lines"],
+)
+@pytest.mark.parametrize("figure_of", [average_accuracy.picture, per_task_picture])
+def test_long_labels_and_many_lines_leave_room_for_the_axes(
+    names: Sequence[str], figure_of: Callable[..., Figure], recwarn: pytest.WarningsRecorder
+) -> None:
+    rows = [row for n, name in enumerate(names) for row in graded(name, {0: 0.2 if n == 0 else 0.9 - n / 500})]
+    title = "permuted-digits-on-fashion-mnist, preset smoke, train_limit=5000, order=1,0, data 123456, after 2 tasks"
+    figure = figure_of(rows, title, {})
+    figure.canvas.draw()
+    assert [each.message for each in recwarn] == []
+    whole, place = figure.bbox, figure.transFigure.inverted()
+    panels = [axes.get_tightbbox().transformed(place) for axes in figure.axes]
+    texts = [axes.title for axes in figure.axes] + [axes._left_title for axes in figure.axes]  # type: ignore[attr-defined]
+    boxes = [text.get_window_extent() for text in (*texts, *figure.texts, *figure.legends) if text.get_visible()]
+    for box in boxes:
+        assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
+        assert whole.y0 <= box.y0 <= box.y1 <= whole.y1
+    (legend,) = figure.legends
+    assert not any(legend.get_window_extent().overlaps(text.get_window_extent()) for text in texts if text.get_text())
+    if figure_of is average_accuracy.picture:
+        assert all(panel.width > 0.8 for panel in panels)
+    assert max(panel.height for panel in panels) * figure.get_figheight() > 1.4
 
 
 def test_each_position_has_its_own_colour_and_mark() -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import operator
+import re
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass, replace
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
+from math import isnan
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,7 +28,7 @@ from vcl.lab import registry
 from vcl.lab.identity import Flat, at_default, described, description, digest_of_made, identity, same, same_stored
 from vcl.lab.plan import Plan, check_used, make_plan, unused, uses
 from vcl.lab.registry import code_of, experiment, load_file, method
-from vcl.lab.settings import BEFORE, values_of, with_values
+from vcl.lab.settings import BEFORE, read_values, values_of, with_values
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,58 @@ def test_a_function_is_told_by_its_name_and_an_object_by_its_fields() -> None:
     assert described(torch.relu) != described(torch.tanh)
     assert described(Rule(3)) == {"k": 3}
     assert not same(stored(Rule(3)), Rule(4))
+
+
+class Slotted:
+    __slots__ = ("__hidden", "k")
+
+    def __init__(self, k: int, hidden: int) -> None:
+        self.k, self.__hidden = k, hidden
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal(1), date(2020, 1, 2), deque([1]), slice(1, 2), bytearray(b"a"), re.compile("a"), iter([1]),
+        (each for each in [1]), np.ma.array([1, 2], mask=[0, 1]), np.array([None]), operator.itemgetter(1), Lock(),
+        torch.Generator(), np.random.default_rng(0), torch.eye(2).to_sparse(), json,
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_trap_two_values_that_no_description_tells_apart_are_refused_by_their_type(value: Any) -> None:
+    """They were described as {}, so that two settings were one part."""
+    with pytest.raises(VclError, match=rf"^built\.inner is of the type .*{type(value).__name__}, two of which cannot"):
+        described({"built": {"inner": value}})
+    with pytest.raises(VclError, match="cannot be told apart"):
+        description(plan("vcl"), method("vcl"), "digest", {"shift": value})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Path("/a"), Path("/b")), (np.array(["a"]), np.array(["b"])), (np.datetime64("2020"), np.datetime64("2021")),
+        (np.complex64(1), np.complex64(2)), (np.longdouble(1), np.longdouble(2)), (np.exp, np.tanh),
+        (np.arange(3)[::-1], np.arange(3)), (Slotted(1, 2), Slotted(1, 3)), (float("nan"), 0.0),
+        (Inner(1).__eq__, Inner(2).__eq__), (np.array(["2020"], "M8[Y]"), np.array(["2021"], "M8[Y]")),
+        (np.dtype("f4"), np.dtype("f8")), (Fraction(1, 3), Fraction(1, 2)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_told_by_its_content_is_itself_and_no_other(one: Any, other: Any) -> None:
+    assert same(stored(one), one)
+    assert not same(stored(one), other)
+    assert not same(stored(other), one)
+
+
+def test_a_path_is_told_by_its_text() -> None:
+    path = Path("/a/b")
+    hash(path)  # which it keeps, and which is another in every process
+    assert described({"file": path}) == {"file": "/a/b"}
+
+
+def test_a_setting_that_is_no_number_is_read_again() -> None:
+    kind = make_dataclass("Mine", [("rate", float)])
+    assert isnan(read_values(kind, stored(kind(float("nan")))).rate)
 
 
 # The description of a part.
@@ -569,3 +629,11 @@ def test_values_of_other_libraries_and_partial_functions_are_described_by_what_t
     made = [json.dumps(described(value)) for value in different]
     assert len(set(made)) == len(made)
     assert "{}" not in made
+
+
+@pytest.mark.parametrize("change", ["curvature_rounds=9", "curvature_draws=2", "lp-kron.curvature_rounds=9"])
+def test_a_setting_that_another_one_makes_idle_is_refused(change: str) -> None:
+    """It was another part, with a line of its own and the same numbers."""
+    with pytest.raises(VclError, match=r"^setting curvature_\w+ changes nothing for lp-kron on cpu; leave it out\."):
+        check_used([plan("lp-kron", "curvature=mode", change)])
+    check_used([plan("lp-kron", change)])

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
+from decimal import Decimal
 from math import isfinite, nextafter
 from typing import Annotated, Any, Literal
 
@@ -127,7 +128,7 @@ def test_there_may_be_many_changes_and_the_last_word_counts() -> None:
         ("epochs=many", "setting epochs takes a whole number, not 'many'"),
         ("epochs=1.5", "setting epochs takes a whole number, not '1.5'"),
         ("epochs=none", "setting epochs takes a whole number, not 'none'"),
-        ("batch=all", "setting batch takes a whole number, not 'all'"),
+        ("batch=None", "setting batch takes a whole number or none, not 'None'"),
         ("lr=fast", "setting lr takes a number, not 'fast'"),
         ("hidden=100;50", "setting hidden takes whole numbers with commas between, not '100;50'"),
         ("hidden=", "setting hidden takes whole numbers with commas between, not ''"),
@@ -170,7 +171,8 @@ def test_sizes_are_above_zero_or_none(name: str) -> None:
 @pytest.mark.parametrize("name", ["lr", "init_var", "init_sd", "prior_var", "damping"])
 @pytest.mark.parametrize("value", ["0", "-0.1", "nan", "inf"])
 def test_numbers_are_above_zero(name: str, value: str) -> None:
-    with pytest.raises(VclError, match=rf"^{name} is .*; give a number (above 0|from 1e-\d+ to .*)\.$"):
+    finite = r"finite " if value in ("nan", "inf") else ""
+    with pytest.raises(VclError, match=rf"^{name} is .*; give a ({finite}number above 0|number from 1e-\d+ to .*)\.$"):
         base(f"{name}={value}")
 
 
@@ -280,7 +282,7 @@ def test_an_order_of_many_tasks_is_refused_in_a_short_sentence() -> None:
 
 @pytest.mark.parametrize("hidden", [(), (8, 0), (-1,)])
 def test_there_is_at_least_one_hidden_layer_of_one_unit(hidden: tuple[int, ...]) -> None:
-    with pytest.raises(VclError, match=rf"^hidden is {','.join(map(str, hidden))}; give at least one layer"):
+    with pytest.raises(VclError, match=rf"^hidden is {','.join(map(str, hidden)) or 'none'}; give at least one layer"):
         check(Mlp(hidden))
 
 
@@ -591,3 +593,30 @@ def test_the_list_needs_no_data_and_makes_nothing(wide: None, tmp_path: Any) -> 
 def test_the_list_refuses_what_a_run_refuses(wide: None) -> None:
     assert "unknown setting 'epoch'" in fault("run split-digits --set epoch=3 --settings")
     assert "changes nothing" in fault("run split-digits --method mle --set predict_draws=3 --settings")
+
+
+def test_a_setting_of_a_type_that_no_text_can_be_is_refused() -> None:
+    for kind, said in (
+        (list[int], "list"), (dict[str, int], "dict"), (Decimal, "Decimal"), (tuple[int, int], "tuple"),
+        (int | str, "int | str"), (Any, "Any"), (Literal[1, 2], "Literal"),
+    ):  # fmt: skip
+        with pytest.raises(VclError, match=rf"its setting k is of the type .*{re.escape(said)}.*, which --set cannot"):
+            settings_in(make_dataclass("Mine", [("k", kind)]))
+
+
+def test_values_of_every_type_that_a_setting_may_have() -> None:
+    kinds = {
+        "i": int, "f": float, "b": bool, "s": str, "l": Literal["x", "y"], "t": tuple[int, ...], "u": tuple[float, ...],
+        "n": None | float, "o": Literal["x"] | None,
+    }  # fmt: skip
+    known = settings_in(make_dataclass("Mine", kinds.items()))
+    texts = {
+        "i": "1_0", "f": "1e-3", "b": "yes", "s": "a,b", "l": "y", "t": "1,2", "u": "0.5,2", "n": "2", "o": "none"
+    }  # fmt: skip
+    assert {name: parse(known[name], text) for name, text in texts.items()} == {
+        "i": 10, "f": 0.001, "b": True, "s": "a,b", "l": "y", "t": (1, 2), "u": (0.5, 2.0), "n": 2.0, "o": None
+    }  # fmt: skip
+    assert parse(known["n"], "none") is None
+    for name, said in (("u", "takes numbers with commas between, not 'x'"), ("n", "takes a number or none, not 'x'")):
+        with pytest.raises(VclError, match=said):
+            parse(known[name], "x")

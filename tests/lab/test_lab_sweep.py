@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,15 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab import cli, learning
+from vcl.lab.classification import ACCURACY
 from vcl.lab.datasets import load
+from vcl.lab.experiments.digits import SPLIT_DIGITS
 from vcl.lab.part import Loaded
 from vcl.lab.plan import make_plan
 from vcl.lab.registry import method
 from vcl.lab.results import final, label, methods, read_csv
 from vcl.lab.runner import FinishedTask, run_method
-from vcl.lab.show import Choice, choose, groups, show_groups
+from vcl.lab.show import Choice, Group, choose, groups, sentence, show_groups, told
 from vcl.lab.store import Store
 from vcl.lab.streams import Arrays, arrays
 from vcl.lab.sweep import WARNINGS, Select, hold_out, sweep
@@ -126,6 +129,25 @@ def test_the_edge_of_the_grid_is_told(lams: tuple[float, ...], best: float, edge
     rows = [row for lam in lams for row in graded(label("lp", lam), {0: 0.9 if lam == best else 0.5})]
     chosen = choose(rows, "accuracy")["lp"]
     assert (chosen.lam, chosen.edge) == (best, edge)
+
+
+def test_lambdas_that_are_as_good_tie() -> None:
+    rows = [row for lam in (0.0, 1.0, 10.0) for row in graded(label("lp", lam), {0: 0.9, 1: 0.9})]
+    chosen = choose([*rows, *graded("lp lambda=100", {0: 0.5, 1: 0.5})], "accuracy")["lp"]
+    assert (chosen.lam, chosen.edge, chosen.tied) == (0.0, False, (0.0, 1.0, 10.0))
+    assert sentence("lp", chosen, ACCURACY, validation=True) == (
+        "lp: lambda=0, 1, 10 tie as the best, 90.00 % on held-out training data."
+    )
+    alone = choose([*rows, *graded("lp lambda=100", {0: 0.95, 1: 0.95})], "accuracy")["lp"]
+    assert (alone.edge, alone.tied) == (True, ())
+
+
+def test_a_winner_beside_a_lambda_that_was_run_before_is_no_grid() -> None:
+    rows = [*graded("ewc lambda=1", {0: 0.9}), *graded("ewc lambda=10", {0: 0.8})]
+    group = Group("split-digits", SPLIT_DIGITS, "title", rows)
+    assert told(group) == []
+    (line,) = told(replace(group, grids={"ewc": {1.0, 10.0}}))
+    assert line.startswith("ewc: lambda=1 is best, 90.00 % on test data")
 
 
 # A whole sweep.

@@ -11,7 +11,7 @@ import pytest
 from lab_made import alone, call, fault
 
 from vcl.errors import VclError
-from vcl.lab import registry
+from vcl.lab import cli, registry
 from vcl.lab.registry import code_of, datasets, experiments, load_file, methods
 from vcl.lab.results import read_csv
 from vcl.lab.settings import settings_in
@@ -283,7 +283,7 @@ BAD_NAME = "; give a name of letters, digits, dots and dashes, not one of stream
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        (None, "nowhere.py", r"--plugin is .*nowhere\.py, which is no Python file; give one that defines"),
+        (None, "nowhere.py", r"--plugin is .*nowhere\.py, which does not exist; give a Python file"),
         ("x = 1", "mine.txt", r"--plugin is .*mine\.txt, which is no Python file"),
         ("def broken(:\n", "mine.py", r"--plugin .*mine\.py cannot be loaded \(SyntaxError: .*\); fix it\."),
         ("import nothing_there\n", "mine.py", r"cannot be loaded \(ModuleNotFoundError: No module"),
@@ -296,6 +296,9 @@ BAD_NAME = "; give a name of letters, digits, dots and dashes, not one of stream
         (METHOD.replace('"widened"', "3"), "mine.py", "mine.py names 3" + BAD_NAME),
         (TWICE, "mine.py", rf"--plugin .*mine\.py {SAID_TWICE}$"),
         (METHOD.replace("Widened, build", "int, build"), "mine.py", r"widened, which cannot be read \(TypeError: "),
+        (METHOD.replace("Positive, ", "list[int], "), "mine.py", "widened, but its setting factor is of the type"),
+        (METHOD.replace(", build)", ", build, models='x')"), "mine.py", r"widened, but its models is 'x'; give one of"),
+        (METHOD.replace(", build)", ", build, values={'nope': 3})"), "mine.py", "but its values name nope, which its"),
         (METHOD.replace('"widened"', '"vcl"'), "mine.py", r"mine\.py names vcl, which vcl has already; give it"),
         (EXPERIMENT.replace('"threes"', '"sine"'), "mine.py", r"mine\.py names sine, which vcl has already"),
         (DATASET.replace('"stripes", "m', '"digits", "m'), "mine.py", r"mine\.py names digits, which vcl has already"),
@@ -331,6 +334,84 @@ def test_two_files_may_not_take_the_same_name(here: Path) -> None:
 def test_methods_of_networks_and_of_generators_may_share_a_name(here: Path) -> None:
     load_file(plugin(METHOD.replace('"widened"', '"naive"')))
     assert methods("networks")["naive"] is not methods("generators")["naive"]
+
+
+# What a plugin gives is looked at where it is taken.
+
+QUIET = METHOD.replace(
+    "        q = VariationalKL(self.ascent)(target, rng, report)\n"
+    "        return q._replace(log_var=q.log_var + log(self.factor))",
+    "        return target.q._replace(mean=target.q.mean + 0.1)",
+)  # fmt: skip
+
+
+def test_a_method_that_reports_no_epochs(here: Path) -> None:
+    plugin(QUIET)
+    result = call(f"{RUN} --plugin mine.py --out out")
+    assert result.exit_code == 0, result.exception
+    rows = read_csv(here / "out" / "split-digits" / "rows.csv")
+    assert {row.after for row in rows if row.method == "widened"} == {1, 2}
+
+
+ALONE = "run split-digits --preset smoke --seeds 1 --device cpu --method widened --plugin mine.py --out out"
+BUILD = "    return Method(Widening(s.fit.ascent(), s.factor))"
+STREAM = EXPERIMENT.replace('name="threes",', 'name="threes", stream=lambda data, s, rng: WRONG,')
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (METHOD.replace(BUILD, "    return None"), ALONE, "build of the method widened returned None; return a vcl.Me"),
+        (METHOD.replace("def build(s):", "def build():").replace(BUILD, "    pass"), ALONE,
+         "build of the method widened is given 1 values, which it does not take (too many positional arguments); mend"),
+        (METHOD.replace("def initial", "def first"), ALONE, "the projection Widening of the method widened lacks init"),
+        (METHOD.replace("def __call__", "def call"), ALONE, "the projection Widening of the method widened lacks init"),
+        (METHOD.replace("        return q._replace", "        q._replace"), ALONE,
+         "Widening returned NoneType; return the new belief, a MeanField."),
+        (STREAM.replace("WRONG", "[1]"), ALONE.replace("split-digits", "threes").replace("widened", "vcl"),
+         "stream of the experiment threes returned list; return a vcl.lab.plugin.Stream."),
+        (STREAM.replace("WRONG", "None"), ALONE.replace("split-digits", "threes").replace("widened", "vcl"),
+         "stream of the experiment threes returned NoneType"),
+        (EXPERIMENT.replace("    return Network", "    Network"),
+         ALONE.replace("split-digits", "threes").replace("widened", "vcl"),
+         "model of the experiment threes returned NoneType; return a model, such as vcl.Network(...)."),
+        (EXPERIMENT.replace("setup.but(", "setup.but(nonsense=20, "),
+         ALONE.replace("split-digits", "threes").replace("widened", "vcl"),
+         "threes, preset smoke, has a value for nonsense, which is no setting of it or its methods; mend its Setup."),
+    ],
+)  # fmt: skip
+def test_what_a_plugin_gives_is_checked(here: Path, text: str, line: str, said: str) -> None:
+    plugin(text)
+    assert fault(line).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            "raise SystemExit('bye')",
+            r"the plugin ended the program at .*mine\.py, line \d+ \(SystemExit: bye\); fix it\.",
+        ),
+        ("open('/nowhere/at/all')", r"the plugin failed at .*mine\.py, line \d+ \(FileNotFoundError: .*\); fix it\."),
+    ],
+)
+def test_a_fault_within_a_plugin_names_its_line(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wrong: str, said: str
+) -> None:
+    plugin(METHOD.replace(BUILD, f"    {wrong}"))
+    monkeypatch.setattr(sys, "argv", ["vcl", *ALONE.split()])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1
+    assert re.fullmatch(rf"vcl: {said}\n", capsys.readouterr().err)
+
+
+def test_a_setting_of_a_method_may_be_called_seeds(here: Path) -> None:
+    plugin(METHOD.replace("    factor: Annotated", "    seeds: int = 1\n    factor: Annotated"))
+    result = call(f"{ALONE} --set widened.seeds=4 --dry-run")
+    assert result.exit_code == 0, result.exception
+    assert "widened: seeds=4" in result.output
+    assert "1 seed stacked" in result.output
 
 
 # An installed package.

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from vcl.lab import loading
+from vcl.lab import loading, saved
 from vcl.lab.classification import METRICS
 from vcl.lab.datasets import load
 from vcl.lab.experiments.sine import RMSE, SINE
 from vcl.lab.results import read_csv
 from vcl.lab.streams import arrays
+from vcl.models import Categorical, HeteroscedasticNormal, Normal, Poisson
 from vcl.ops.rng import Rng
 
 SPLIT = ("vcl", "vcl-random", "ewc", "si", "mle")
@@ -159,7 +160,10 @@ def test_csv_has_the_same_numbers(runs: Path) -> None:
     found = predicted("split --task 2/3")
     said = done("predict split --task 2/3 --out p.csv")
     size = found["probabilities"].shape[1]
-    assert said == f"probabilities (2, {size}, 2) of task 2/3 by vcl (seeds, examples, outputs) in p.csv.\n"
+    assert (
+        said
+        == f"probabilities (2, {size}, 2) of task 2/3 of split-digits by vcl (seeds, examples, outputs) in p.csv.\n"
+    )
     with Path("p.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert list(lines[0]) == ["seed", "example", "label", "probabilities_0", "probabilities_1"]
@@ -188,8 +192,8 @@ def test_a_file_is_never_written_over(runs: Path) -> None:
     )
     assert Path("p.npz").read_bytes() == before
     assert done("predict split --task 0/1") == (
-        f"probabilities {tuple(np.load('p.npz')['probabilities'].shape)} of task 0/1 by vcl (seeds, examples, outputs) "
-        "in predictions.npz.\n"
+        f"probabilities {tuple(np.load('p.npz')['probabilities'].shape)} of task 0/1 of split-digits by vcl (seeds, "
+        "examples, outputs) in predictions.npz.\n"
     )
     assert Path("predictions.npz").exists()
 
@@ -323,7 +327,7 @@ class Opened:
         ("nowhere --task 0/1", "nowhere holds no finished part; give a folder that `vcl run` made, and finish it"),
         (
             "generators --task 0",
-            "generative-digits keeps decoders alone, which classify nothing; `vcl sample` draws from them.",
+            "generative-digits keeps decoders alone, and predictions need the encoders too; `vcl sample` draws from",
         ),
     ],
 )
@@ -359,12 +363,49 @@ def test_of_several_parts_of_a_method_one_must_be_named(runs: Path) -> None:
     assert sorted(seeds) == [[0, 1], [2]]
     done("run split-digits --method vcl --seeds 1 --set epochs=3 --preset smoke --device cpu --out split")
     said = fault("predict split --task 0/1")
-    assert said.startswith("split holds several parts of vcl; give the label or the folder of one: 'vcl' in "), (
-        "vcl does not use predictive, which was given"
-    )
-    assert "'vcl epochs=3' in " in said
+    assert said.startswith(
+        "split holds several parts of vcl; give the label or the folder of one: 'vcl' of split-digits in "
+    ), "vcl does not use predictive, which was given"
+    assert "'vcl epochs=3' of split-digits in " in said
     assert predicted("split --method vcl --task 0/1", "plain.npz")["seeds"].tolist() == [0, 1, 2]
     assert predicted("split --method 'vcl epochs=3' --task 0/1", "other.npz")["seeds"].tolist() == [0]
+
+
+def test_a_run_that_two_processes_computed_is_predicted_once() -> None:
+    def of(seeds: tuple[int, ...], lambdas: tuple[float, ...] = ()) -> saved.Predictions:
+        values = np.array([[[10.0 * seed]] for seed in seeds])
+        return saved.Predictions(seeds, {"probabilities": values}, np.array([1]), lambdas)
+
+    both = saved.joined([of((0, 1, 2)), of((1, 0)), of((3,))])
+    assert both.seeds == (0, 1, 2, 3)
+    assert both.arrays["probabilities"].ravel().tolist() == [0, 10, 20, 30]
+    grid = saved.joined([of((0, 0), (1.0, 2.0)), of((0, 0), (2.0, 3.0))])
+    assert (grid.seeds, grid.lambdas) == ((0, 0, 0), (1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize("likelihood", [Normal(0.1), Poisson(), HeteroscedasticNormal()])
+def test_numbers_have_moments_and_no_probabilities(likelihood: Any) -> None:
+    output = torch.tensor([[[0.3, 0.2]]])
+    found = saved.arrays_of(likelihood.expectation(output), likelihood)
+    mean, var = likelihood.moments_of(output)
+    assert list(found) == ["mean", "sd"]
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-5)
+    np.testing.assert_allclose(found["sd"], var.sqrt(), rtol=1e-4)
+    assert list(saved.arrays_of(output, Categorical())) == ["probabilities"]
+
+
+def test_a_task_or_the_experiment_says_which_part_is_meant(runs: Path) -> None:
+    smoke = "--preset smoke --device cpu --seeds 1 --out both"
+    done(f"run split-digits --method mle {smoke}")
+    done(f"run permuted-digits --method mle {smoke}")
+    found = {task: saved.find(Path("both"), "mle", task)[0].name for task in ("0/1", "permutation 1")}
+    assert found == {"0/1": "split-digits", "permutation 1": "permuted-digits"}
+    assert saved.find(Path("both"), "mle", "", "permuted-digits")[0].name == "permuted-digits"
+    said = fault("predict both --task nowhere")
+    assert "both holds several parts of mle; give --experiment, the label or the folder of one: 'mle' of spl" in said
+    assert "'mle' of permuted-digits in both/parts/permuted-digits-mle-" in said
+    assert "unknown experiment 'sine'" in fault("predict both --task 0/1 --experiment sine")
+    assert predicted("both --task 'permutation 1' --experiment permuted-digits")["seeds"].tolist() == [0]
 
 
 # Files that were altered.

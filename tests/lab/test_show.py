@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from lab_made import alone, among_digits, call, done, fault, files_under, part_folder, shown_rows
 
+from vcl.lab.claim import claimed
 from vcl.lab.experiments.digits import SPLIT_DIGITS
 from vcl.lab.parts import gathered, same_part
 from vcl.lab.registry import FILES
 from vcl.lab.results import final, methods, read_csv
 from vcl.lab.store import Stack
+from vcl.lab.tables import markdown
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -91,6 +96,51 @@ def test_what_a_table_says_is_what_the_rows_say(out: Path) -> None:
     assert sum(section.count("\n- vcl") for section in sections) == 5, "one line for each part on what made it"
 
 
+def test_what_is_said_of_a_line_has_its_label_and_values_as_they_were_read(out: Path) -> None:
+    plain, other = sorted(
+        (json.loads(p.read_text())["changes"], p) for p in (out / "parts").glob("split-digits-vcl-*/part.json")
+    )[:2]
+    assert other[0] == ["epochs=3"]
+    for (_, path), said in ((plain, "vcl: 2 of 2 fits"), (other, "1 of 2 fits")):  # older parts name the method
+        about = json.loads(path.read_text())
+        path.write_text(
+            json.dumps(about | {"still_moving": said, "changes": ["epochs=0_3 "] if path == other[1] else []})
+        )
+    done("show out")
+    text = (out / "table.md").read_text()
+    assert "\nvcl: 2 of 2 fits\n" in text
+    assert "\nvcl epochs=3: 1 of 2 fits\n" in text
+    assert "| vcl epochs=3 |" in text
+
+
+@pytest.mark.parametrize(("number", "advice"), [(errno.EROFS, "copy the folder"), (errno.ENOSPC, "copy the folder")])
+def test_a_folder_in_which_nothing_can_be_written_is_shown(
+    out: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    def refuse(path: Path, content: bytes) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("vcl.lab.folder._write", refuse)
+    result = call("show out")
+    assert result.exit_code == 1
+    assert "vcl epochs=3" in result.output
+    assert "sine, preset smoke" in result.output
+    said = str(result.exception)
+    assert said.startswith("cannot write to out/")
+    assert f"({os.strerror(number)}); the tables above were not saved: {advice}" in said
+
+
+def test_a_cell_of_a_table_is_one_line() -> None:
+    assert markdown([("a|b\nc", "1")], ("x", "y")).splitlines()[-1] == r"| a\|b c | 1 |"
+
+
+def test_a_dataset_that_was_altered_is_in_no_title(out: Path) -> None:
+    for path in (out / "parts").glob("split-digits-*/part.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset": "mnist"}))
+    done("show out")
+    assert "-on-mnist" not in (out / "table.md").read_text()
+
+
 def test_the_folder_may_be_anywhere_and_needs_no_data(out: Path, tmp_path: Path) -> None:
     shutil.copytree(out, tmp_path / "elsewhere [1]")
     said = done(f"show '{tmp_path / 'elsewhere [1]'}'")
@@ -107,6 +157,8 @@ def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
     assert line in said
     assert line in (out / "table.md").read_text()
     assert "mle" not in methods(shown_rows(out))
+    with claimed(path.parent):
+        assert "mle: 1 tasks are finished; another process computes it now.\n" in done("show out")
     path.write_text(json.dumps(about | {"finished": False, "command": "vcl run --out=there"}))
     assert "; `vcl run --out=there` continues it.\n" in done("show out")
 
@@ -457,6 +509,33 @@ def test_a_damaged_part_is_one_sentence_that_names_it(out: Path, name: str, cont
     shutil.rmtree(path.parent)
     done("show out")
     assert "mle" not in methods(shown_rows(out))
+
+
+@pytest.mark.parametrize(
+    ("change", "fault_of"),
+    [
+        ({"runs": [[None, 10**30]]}, "a seed of its runs has more than 64 bits"),
+        ({"runs": [[10**400, 0]]}, "a lambda of its runs is no number from 0 to 1e+12"),
+        ({"command": "\ud800"}, "'utf-8' codec can't encode character"),
+        ({"preset": "x"}, "preset is 'x'"),
+        ({"runs": None}, "runs is None"),
+        ("runs", "'runs' is missing"),
+        ("all", "No such file or directory"),
+    ],
+)
+def test_a_record_that_cannot_be_is_named(out: Path, change: dict[str, Any] | str, fault_of: str) -> None:
+    path = part_folder(Path("out"), "split-digits-mle") / "part.json"
+    about = json.loads(path.read_text())
+    if change == "all":
+        path.unlink()
+    elif isinstance(change, str):
+        path.write_text(json.dumps({key: value for key, value in about.items() if key != change}))
+    else:
+        path.write_text(json.dumps(about | change))
+    for line in ("show out", "run split-digits --method mle --preset smoke --device cpu --out out"):
+        said = fault(line)
+        assert said.startswith(f"{path} cannot be read ({fault_of}")
+        assert said.endswith("; delete its folder to compute it anew.")
 
 
 KINDS = {

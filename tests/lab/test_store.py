@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -177,8 +178,12 @@ def test_how_far_each_fit_got_is_kept_and_said_once(store: Store) -> None:
     assert all(each.value >= 0 for each in found)
     assert all(each.value <= 1 for each in found if not each.measure.startswith("kl "))
     line = record(store)["still_moving"]
-    assert line.startswith("vcl-random: in ")
-    assert "variational fits the steps limited the variances" in line
+    assert re.fullmatch(
+        r"\d+ of 12 variational fits had not converged: up to \d+ % of the variances were still moving as fast as the "
+        r"learning rate allows, so they reflect init_var\. Use more epochs or a higher lr\.",
+        line,
+    )
+    assert sum(each.measure == "limited" for each in found) == 12
 
 
 def test_a_natural_fit_says_nothing(store: Store) -> None:

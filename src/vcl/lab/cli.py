@@ -74,33 +74,37 @@ def main() -> None:
     except VclError as error:
         typer.echo(f"vcl: {error}", err=True)
         sys.exit(1)
-    except MemoryError as error:
-        typer.echo(f"vcl: there is not enough memory ({_first_line(error)}); {LESS}", err=True)
-        sys.exit(1)
-    except OSError as error:  # not handled by any command: show the system's message
-        typer.echo(f"vcl: the system refused: {error}; give another folder, or make room.", err=True)
-        sys.exit(1)
     except Exception as error:
-        place, why = _in_plugin(error), _first_line(error)
-        if isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY):
-            typer.echo(f"vcl: there is not enough memory ({why}); {LESS}", err=True)
-        elif place is not None:
-            typer.echo(f"vcl: the plugin failed at {place} ({type(error).__name__}: {why}); fix it.", err=True)
-        else:
+        told = _told(error)
+        if not told:
             raise
+        typer.echo(f"vcl: {told}", err=True)
         sys.exit(1)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            told = stop.told if isinstance(stop, Stopped) else STOPPED
-            typer.echo(f"vcl: {told}", err=True)
+            typer.echo(f"vcl: {stop.told if isinstance(stop, Stopped) else STOPPED}", err=True)
+        elif (place := _in_plugin(stop)) is not None:
+            typer.echo(f"vcl: the plugin ended the program at {place} (SystemExit: {stop}); fix it.", err=True)
+            sys.exit(1)
         raise
+
+
+def _told(error: Exception) -> str:
+    """One sentence for an error that no command handled; nothing for an error of vcl's own."""
+    place, why = _in_plugin(error), _first_line(error)
+    few = isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
+    if few or isinstance(error, MemoryError):
+        return f"there is not enough memory ({why}); {LESS}"
+    if place is not None:
+        return f"the plugin failed at {place} ({type(error).__name__}: {why}); fix it."
+    return f"the system refused: {error}; give another folder, or make room." if isinstance(error, OSError) else ""
 
 
 def _terminate(number: int, frame: object) -> None:
     raise SystemExit(TERMINATED)
 
 
-def _in_plugin(error: Exception) -> str | None:
+def _in_plugin(error: BaseException) -> str | None:
     """The last line of a plugin file that an error passed through; None where there is none."""
     from vcl.lab.registry import FILES
 

@@ -17,16 +17,10 @@ from vcl.lab.identity import description, digest_of_made
 from vcl.lab.learning import Learning
 from vcl.lab.memory import check_listed, check_memory
 from vcl.lab.part import Part
-from vcl.lab.reading import check_pictures, reading
+from vcl.lab.reading import reading
 from vcl.lab.results import Row
 from vcl.lab.side_by_side import side_by_side
-from vcl.lab.store import (
-    PICTURES,
-    Stack,
-    Store,
-    key,
-    stored_label,
-)
+from vcl.lab.store import Stack, Store, key, stored_label
 
 
 class Result(NamedTuple):
@@ -113,8 +107,6 @@ def collect(part: Part, stacks: Sequence[Stack], new: bool) -> Result:
         labels = {(stored_label(part.entry.name, run), run.seed): to.label for run, to in mine.items()}
         rows += [row._replace(method=labels[row[:2]]) for row in stack.rows() if row[:2] in labels]
         drawn = stack.pictures()
-        tasks = 0 if part.plan.experiment.evaluation.samples is None else len(stack.known["tasks"])
-        check_pictures(drawn, len(stack.alive), tasks, stack.folder / PICTURES)
         for place, run in enumerate(stack.alive):
             if drawn and run in mine:
                 pictures.setdefault(mine[run].label, [images[place] for images in drawn])

@@ -18,6 +18,7 @@ from vcl.lab.largest import engine_of
 from vcl.lab.memory import check_memory, gigabytes, look
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.plan import Plan
+from vcl.lab.results import counted
 from vcl.lab.settings import text_of
 from vcl.lab.streams import Arrays
 from vcl.models.base import Model
@@ -107,7 +108,7 @@ def estimate(plan: Plan, data: Arrays | None) -> list[Estimate]:
 
 def show_estimate(plan: Plan, data: Arrays | None, console: Console) -> None:
     """Print the plan and its cost."""
-    console.print(f"{plan.name}, preset {plan.preset}, {len(plan.seeds)} seeds stacked, on {plan.device}")
+    console.print(f"{plan.name}, preset {plan.preset}, {counted(len(plan.seeds))} stacked, on {plan.device}")
     for name, lams in plan.grid.items():
         console.print(f"{name}: lambda {', '.join(f'{lam:g}' for lam in lams)}, stacked too", highlight=False)
     parts: dict[str, list[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -84,7 +85,7 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise VclError(f"cannot make {path} ({error.strerror}); give --out a folder that you may write.") from error
+        raise _refused(path, error, "make") from error
     return path
 
 
@@ -149,5 +150,9 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
-def _refused(path: Path, error: OSError) -> UnwritableError:
-    return UnwritableError(f"cannot write to {path} ({error.strerror}); give --out a folder that you may write.")
+def _refused(path: Path, error: OSError, what: str = "write to") -> UnwritableError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    mend = (
+        "make room there, or give --out a folder on another disk" if full else "give --out a folder that you may write"
+    )
+    return UnwritableError(f"cannot {what} {path} ({error.strerror}); {mend}.")

@@ -24,11 +24,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from hashlib import blake2b
+from math import isnan
+from pathlib import PurePath
+from struct import calcsize
+from types import MemberDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
+from vcl.errors import VclError
 from vcl.lab.registry import code_of
 from vcl.lab.settings import BEFORE, settings_in, values_of, with_values
 from vcl.ops.rng import Rng
@@ -42,11 +47,15 @@ FORMAT = 3
 """Raised when the same description would give other numbers."""
 
 
-PLAIN = (torch.dtype, torch.device, bytes, range, complex)
+PLAIN = (torch.dtype, torch.device, np.dtype, bytes, range, complex, PurePath)
 """Described by what they print."""
 
 SIMPLE = (type, list, tuple, torch.Tensor, np.ndarray, np.generic, set, frozenset, bool, int, float, str, *PLAIN)
 """Values without fields."""
+
+
+POINTER = calcsize("P")
+"""Bytes of a field of an object."""
 
 
 class Flat(NamedTuple):
@@ -75,6 +84,12 @@ def description(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapp
     ``data`` is the digest of the dataset, or of what a plugin's experiment makes; ``prepared`` is what the evaluation
     was prepared with.
     """
+    found = _of(plan, entry, data, prepared)
+    described(found)  # a value that has no description is refused before it is compared with any
+    return found
+
+
+def _of(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapping[str, Any]) -> dict[str, Any]:
     setup, settings = plan.setup, plan.settings_of(entry)
     at_mean = () if entry.draws else plan.experiment.evaluation.unused_at_mean
     neutral = with_values(settings, {"lam": 1.0})
@@ -84,7 +99,7 @@ def description(plan: Plan, entry: MethodEntry, data: str | None, prepared: Mapp
         "data": data,
         "stream": Flat(setup.stream),
         "network": Flat(setup.network, entry.ignores),
-        "method": {**_named(entry), "settings": Flat(settings, ("lam",)), "built": entry.build(neutral)},
+        "method": {**_named(entry), "settings": Flat(settings, ("lam",)), "built": entry.made(neutral)},
         "prediction": {"settings": Flat(setup.prediction, at_mean), **prepared},
         "device": plan.device.type,
         "matmul": setup.run.matmul if plan.device.type == "cuda" else "float32",  # CPUs never round factors
@@ -98,7 +113,7 @@ def digest_of_made(experiment: Experiment, settings: Any) -> str | None:
     """
     if not experiment.makes_data or code_of(experiment) is None:
         return None
-    return identity({"tasks": [described(task) for task in experiment.stream(None, settings, Rng((0,)))]})
+    return identity({"tasks": [described(task) for task in experiment.made_stream(None, settings, Rng((0,)))]})
 
 
 def _named(entry: Any) -> dict[str, Any]:
@@ -106,27 +121,57 @@ def _named(entry: Any) -> dict[str, Any]:
     return {"name": entry.name, "version": entry.version, **({} if code is None else {"code": code})}
 
 
-def described(value: Any) -> Any:
-    """A value as JSON holds it: a dataclass, or any other object, by its fields."""
-    entries = _entries(value)
+def described(value: Any, at: str = "") -> Any:
+    """A value as JSON holds it: a dataclass, or any other object, by its fields.
+
+    Raises VclError for a value that no description tells from others of its type; ``at`` is where it is.
+    """
+    entries = _entries(value, at)
     if entries is not None:
-        return {entry.key: described(entry.value) for entry in entries}
+        return {entry.key: described(entry.value, f"{at}.{entry.key}".lstrip(".")) for entry in entries}
     if isinstance(value, list | tuple):
-        return [described(each) for each in value]
-    if isinstance(value, torch.Tensor | np.ndarray):
-        held = torch.as_tensor(value).detach().cpu().contiguous()
-        made = blake2b(f"{held.dtype}{tuple(held.shape)}".encode(), digest_size=8)
-        made.update(held.flatten().view(torch.uint8).numpy().data)
-        return made.hexdigest()
+        return [described(each, at) for each in value]
+    if isinstance(value, torch.Tensor):
+        return _digest(value, at)
+    if isinstance(value, float) and isnan(value):
+        return "nan"  # equal to itself, unlike the number
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.ndarray | np.generic):
+        return _of_numpy(value, at)
     if isinstance(value, set | frozenset):
-        return sorted(map(str, map(described, value)))
+        return sorted(map(str, (described(each, at) for each in value)))
     if isinstance(value, PLAIN):
         return str(value)
-    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '') or value.__name__}"
+
+
+def _digest(value: torch.Tensor, at: str) -> str:
+    if value.layout != torch.strided or value.is_meta or value.is_quantized:
+        raise _undescribed(value, at)
+    held = value.detach().cpu().contiguous()
+    made = blake2b(f"{held.dtype}{tuple(held.shape)}".encode(), digest_size=8)
+    made.update(held.flatten().view(torch.uint8).numpy().data)
+    return made.hexdigest()
+
+
+def _of_numpy(value: Any, at: str) -> Any:
+    """An array by its content; a number as Python has it."""
+    if value.dtype.hasobject or isinstance(value, np.ma.MaskedArray):
+        raise _undescribed(value, at)
+    if value.dtype.kind in "biufc" and value.dtype.itemsize <= (16 if value.dtype.kind == "c" else 8):
+        if isinstance(value, np.generic):
+            return described(value.item(), at)
+        return _digest(torch.from_numpy(value.astype(value.dtype.newbyteorder("="), order="C")), at)
+    return blake2b(f"{value.dtype.str}{value.shape}".encode() + value.tobytes(), digest_size=8).hexdigest()
+
+
+def _undescribed(value: Any, at: str) -> VclError:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    return VclError(
+        f"{at or 'a value'} is of the type {kind}, two of which cannot be told apart in what is stored with results; "
+        "hold numbers, text, tensors, lists or dataclasses of these instead."
+    )
 
 
 def same(stored: Any, value: Any) -> bool:
@@ -165,8 +210,8 @@ def identity(about: Mapping[str, Any]) -> str:
     return blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
-def _entries(value: Any) -> list[Entry] | None:
-    """The values within a value; None where it has none."""
+def _entries(value: Any, at: str = "") -> list[Entry] | None:
+    """The values within a value; None where it has none. Raises VclError where it hides them."""
     if isinstance(value, Mapping):
         return [Entry(str(key), each) for key, each in value.items()]
     if isinstance(value, Flat):
@@ -180,12 +225,28 @@ def _entries(value: Any) -> list[Entry] | None:
         return [Entry(field.name, getattr(value, field.name), _before(field)) for field in fields(value)]
     if isinstance(value, partial):
         return [Entry("func", value.func), Entry("args", value.args), Entry("keywords", value.keywords)]
-    simple = value is None or isinstance(value, SIMPLE)
-    if simple or (callable(value) and not hasattr(value, "__dict__")) or hasattr(value, "__qualname__"):
+    if isinstance(value, MethodType):
+        return [Entry("func", value.__func__), Entry("self", value.__self__)]
+    named = callable(value) and (hasattr(value, "__qualname__") or isinstance(value, np.ufunc))
+    if value is None or isinstance(value, SIMPLE) or named:
         return None
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
-    held = {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
+    slots = _slots(type(value))
+    if _hides(type(value), len(slots)):
+        raise _undescribed(value, at)
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
     return [Entry(name, each) for name, each in sorted(held.items()) if not name.startswith("__")]
+
+
+def _slots(kind: type) -> list[str]:
+    """The fields that classes of Python name, as objects have them."""
+    own = [vars(each) for each in kind.__mro__ if "__slots__" in vars(each)]
+    return [name for members in own for name, made in members.items() if isinstance(made, MemberDescriptorType)]
+
+
+def _hides(kind: Any, slots: int) -> bool:
+    """Whether objects of a type hold more than fields can tell: those made in C have memory of their own."""
+    known = slots + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return bool(kind.__itemsize__ or kind.__basicsize__ > object.__basicsize__ + known * POINTER)
 
 
 def _before(field: Any) -> Any:

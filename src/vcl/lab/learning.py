@@ -101,8 +101,10 @@ class Learning(NamedTuple):
             known |= {"tasks": [], "seconds": 0.0, "set_aside": []}
         if stack is not None and (folder / STATE).exists():
             state, rows, pictures = resumed(stack, self.part)
-            objectives = [each for each in read_objectives(folder / OBJECTIVE) if each.task <= state.t]
-            measures = [each for each in read_measures(folder / FITS) if each.task <= state.t]
+            with reading(folder / OBJECTIVE):
+                objectives = [each for each in read_objectives(folder / OBJECTIVE) if each.task <= state.t]
+            with reading(folder / FITS):
+                measures = [each for each in read_measures(folder / FITS) if each.task <= state.t]
             # Rows are written before the state, and may be of a task more.
             known |= {"tasks": stack.known["tasks"][: state.t], "seconds": stack.known["seconds"]}
             known["set_aside"] = [each._asdict() for each in state.set_aside]
@@ -142,8 +144,8 @@ class Learning(NamedTuple):
                     write_later(folder / PREDICTIVE, packed(done.kept))
                 watch.task(done if self.called is None else done._replace(method=self.called))
         if moving := still_moving_in(measures):
-            known[MOVING] = f"{entry.name}: {moving}"
-            say_on(self.console, known[MOVING])
+            known[MOVING] = moving
+            say_on(self.console, f"{self.called or entry.name}: {moving}")
         store.write(folder, {**known, "finished": True})
         (folder / STATE).unlink(missing_ok=True)
 
@@ -195,6 +197,8 @@ def _told(epochs: Sequence[Progress], task: int, runs: int, state: State[Any]) -
     A run that is set aside ends the task for all; those that are left learn it again. Each run's numbers are of the
     last time that it took part. Where a task has several fits of one name, as to the coreset, later ones are numbered.
     """
+    if not epochs:  # a projection need not report any
+        return
     gone = [each.run for each in state.set_aside if each.task == task]
     before = [run for run in range(runs) if run in state.alive or run in gone]
     # Those that took part, by their number, which shrinks from one time to the next.
@@ -238,16 +242,16 @@ def _measures(epochs: Sequence[Progress], task: int, runs: Sequence[Run], state:
 
 
 def still_moving_in(measures: Sequence[FitMeasure]) -> str:
-    """One line if the variances of many fits show where they started; nothing otherwise."""
+    """One sentence or two if the variances of many fits show where they started; nothing otherwise."""
     limited = [each for each in measures if each.measure == LIMITED]
     many = [each for each in limited if each.value >= MANY]
     if not many:
         return ""
     most = max(each.value for each in many)
     return (
-        f"in {len(many)} of {len(limited)} variational fits the steps limited the variances (up to {most:.0%} of them "
-        "moved as far as steps can), so these show the start more than the data; more epochs change that and, where "
-        "Adam fits, so do a higher lr or, for networks, vcl-natural"
+        f"{len(many)} of {len(limited)} variational fits had not converged: up to {100 * most:.0f} % of the variances "
+        "were still moving as fast as the learning rate allows, so they reflect init_var. Use more epochs or, where "
+        "Adam fits, a higher lr."
     )
 
 

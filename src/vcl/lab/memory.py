@@ -84,7 +84,7 @@ def look(plan: Plan, data: Arrays | None) -> Tasks:
 
 def gigabytes(plan: Plan, entry: MethodEntry, tasks: Tasks, lams: int) -> float:
     """A method's peak memory with ``lams`` lambdas, in GB."""
-    runs, method = plan.setup.run.seeds * lams, entry.build(plan.settings_of(entry))
+    runs, method = plan.setup.run.seeds * lams, entry.made(plan.settings_of(entry))
     with torch.device("meta"):  # only shapes are needed
         model = plan.model(tasks.shape)
     moments = len(method.project.initial(ONE)) - 1

@@ -85,7 +85,7 @@ def streams_apart(group: Sequence[Stack], others: Sequence[Sequence[Stack]]) -> 
         absent = value if f"stream.{name}" in defaults else MISSING
         theirs = [_section(other[-1], "stream").get(name, absent) for other in others]
         if any(other != value for other in theirs) and preset.get(name, MISSING) != value:
-            found.append(f"{SHOWN.get(name, name)}={text_of(tuple(value) if isinstance(value, list) else value)}")
+            found.append(f"{SHOWN.get(name, name)}={_text(value)}")
     data = newest.known["description"].get("data")
     if any(other[-1].known["description"].get("data") != data for other in others):
         found.append(f"data {str(data)[:6]}")
@@ -95,11 +95,29 @@ def streams_apart(group: Sequence[Stack], others: Sequence[Sequence[Stack]]) -> 
 def _given(stack: Stack) -> list[str]:
     """The changes that were given for a method. Seeds and lambdas are no difference between parts."""
     method, found = str(stack.known["method"]), dict[str, str]()
+    stored = {"stream": _section(stack, "stream"), **_stored(stack)}
     for change in stack.known["changes"]:
         part, name, text = split_change(change)
         if part in ("", method, *PARTS) and name not in ("lam", "seeds"):
-            found[f"{part}.{name}" if part in PARTS else name] = text
+            places = [part] if part in PARTS else stored
+            values = [stored[place][name] for place in places if name in stored.get(place, ())]
+            found[f"{part}.{name}" if part in PARTS else name] = _text(values[0]) if values else text
     return [f"{key}={text}" for key, text in found.items()]
+
+
+def _text(value: Any) -> str:
+    """A stored value as ``--set`` takes it."""
+    return text_of(tuple(value) if isinstance(value, list) else value)
+
+
+def _stored(stack: Stack) -> dict[str, Mapping[str, Any]]:
+    """What is stored of settings, by their part; those of the method have none. The stream's are left out."""
+    return {
+        "network": _section(stack, "network"),
+        "prediction": _section(stack, "prediction", "settings"),
+        "run": {"matmul": stack.known["description"].get("matmul")},
+        "": _section(stack, "method", "settings"),
+    }
 
 
 def _shared(stack: Stack) -> set[str]:
@@ -116,12 +134,7 @@ def _changes(stack: Stack) -> list[str]:
     given, plan = _given(stack), None
     if given:
         plan = _of_preset(stack)
-    stored: dict[str, Mapping[str, Any]] = {
-        "network": _section(stack, "network"),
-        "prediction": _section(stack, "prediction", "settings"),
-        "run": {"matmul": stack.known["description"].get("matmul")},
-        "": _section(stack, "method", "settings"),
-    }
+    stored = _stored(stack)
     preset: dict[str, Mapping[str, Any]] = {}
     if plan is not None:
         preset = {part: _plain(getattr(plan.setup, part)) for part in PARTS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -11,8 +11,9 @@ import torch
 from vcl.errors import VclError, unknown
 from vcl.lab.evaluation import Run
 from vcl.lab.experiments.experiment import PARTS, PRESETS, Experiment, Preset, Setup
+from vcl.lab.identity import described
 from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.registry import datasets, experiment, method
+from vcl.lab.registry import code_of, datasets, experiment, method
 from vcl.lab.registry import methods as registered
 from vcl.lab.results import label
 from vcl.lab.settings import (
@@ -76,11 +77,11 @@ class Plan:
 
     def stream(self, data: Arrays | None, rng: Rng) -> Stream:
         """The stream of tasks."""
-        return self.experiment.stream(data, self.setup.stream, rng)
+        return self.experiment.made_stream(data, self.setup.stream, rng)
 
     def model(self, shape: tuple[int, ...]) -> Any:
         """The model for inputs of this shape."""
-        return self.experiment.model(self.setup.network, shape)
+        return self.experiment.made_model(self.setup.network, shape)
 
     def settings_of(self, entry: MethodEntry) -> Any:
         """The method's settings: its defaults, then the preset's values, then those of the user."""
@@ -120,7 +121,7 @@ class Plan:
             settings = with_values(settings, {"lam": lams})
         elif entry.takes_lambda:
             settings = with_values(settings, {"lam": lams[0]})
-        return entry.build(settings)
+        return entry.made(settings)
 
     def _values(self, entry: MethodEntry) -> dict[str, tuple[Any, str]]:
         """The values that are not the method's defaults, each with its origin; later ones win."""
@@ -157,14 +158,15 @@ def make_plan(
     if seeds is not None:
         if seeds < 1:
             raise VclError(f"--seeds is {seeds}; give at least 1.")
-        if any(split_change(change)[1] == "seeds" for change in changes):
+        if any(split_change(change)[:2] in (("", "seeds"), ("run", "seeds")) for change in changes):
             raise VclError("both --seeds and --set seeds=… were given; give one of them.")
-        setup = setup.but(setup.own, seeds=seeds)
+        setup = replace(setup, run=replace(setup.run, seeds=seeds))
     lams = {} if grid is None else make_grid(grid, entries, chosen)
     if lams and any(split_change(change)[1] == "lam" for change in changes):
         raise VclError("both --grid lambda=… and --set lambda=… were given; give one of them.")
     shared = {part: type(getattr(setup, part)) for part in PARTS}
     others = {name: entry.settings for name, entry in registered(chosen.models).items()}
+    _check_preset(f"{chosen.name}, preset {preset},", setup, others)
     values = assign(changes, shared, {entry.name: entry.settings for entry in entries}, others)
     setup = replace(setup, **{part: with_values(getattr(setup, part), values[part]) for part in PARTS})
     own = {entry.name: values[entry.name] for entry in entries}
@@ -177,6 +179,18 @@ def make_plan(
     for entry in entries:
         check(plan.settings_of(entry))
     return plan
+
+
+def _check_preset(what: str, setup: Setup, methods: Mapping[str, type]) -> None:
+    """Raise one clear sentence if a preset gives values that no method has, which would have no effect."""
+    known = {name for kind in methods.values() for name in settings_in(kind)}
+    given = [
+        (setup.shared, known),
+        *((setup.own[name], settings_in(methods[name])) for name in setup.own if name in methods),
+    ]
+    for values, accepted in given:
+        for name in values.keys() - set(accepted):
+            raise VclError(f"{what} has a value for {name}, which is no setting of it or its methods; mend its Setup.")
 
 
 def _dataset(chosen: Experiment, given: str | None) -> str | None:
@@ -249,9 +263,20 @@ def unused_parts(plan: Plan, entry: MethodEntry) -> set[str]:
 
 def uses(plan: Plan, entry: MethodEntry, part: str, name: str) -> bool:
     """Whether a method's numbers depend on a setting (of a part, or of any part where ``part`` is empty)."""
-    own = part in ("", entry.name) and name in settings_in(entry.settings)
+    own = part in ("", entry.name) and name in settings_in(entry.settings) and _matters(plan, entry, name)
     shared = any(name in values_of(getattr(plan.setup, each)) for each in PARTS if part in ("", each))
     return own or (shared and name not in unused_parts(plan, entry))
+
+
+def _matters(plan: Plan, entry: MethodEntry, name: str) -> bool:
+    """Whether a value that is no default reaches what is built, which others may prevent, as ``curvature=mode`` does.
+
+    What a plugin builds may hold values where no description finds them, so all of its settings matter.
+    """
+    settings, default = plan.settings_of(entry), settings_in(entry.settings)[name].default
+    if default in (MISSING, values_of(settings)[name]) or code_of(entry) is not None:
+        return True
+    return bool(described(entry.made(settings)) != described(entry.made(with_values(settings, {name: default}))))
 
 
 def check_used(plans: Sequence[Plan]) -> None:

@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from torch import Tensor
 from vcl.beliefs.layout import Layout
 from vcl.data import Data
 from vcl.errors import VclError
+from vcl.lab.experiments.experiment import PRESETS
 from vcl.lab.folder import UnwritableError
-from vcl.lab.results import Row
+from vcl.lab.results import NoRowsError, Row
 from vcl.learner.checkpoint import unpacked
 from vcl.models.fingerprint import check_model
 from vcl.recursion import SetAside, State
@@ -45,7 +46,8 @@ def reading(path: Path, mend: str = ANEW) -> Iterator[None]:
     except UnwritableError:
         raise
     except VclError as error:
-        raise VclError(f"{path} cannot be read ({str(error).rstrip('.')}); {mend}.") from error
+        fault = error.fault if isinstance(error, NoRowsError) else str(error).rstrip(".")
+        raise VclError(f"{path} cannot be read ({fault}); {mend}.") from error
     except OSError as error:
         raise VclError(f"{path} cannot be read ({error.strerror}); {mend}.") from error
     except DAMAGED as error:
@@ -63,6 +65,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; for use within :func:`reading`."""
     found = json.loads(path.read_text())
     require(isinstance(found, dict), "it is no JSON object")
+    json.dumps(found, ensure_ascii=False).encode()  # half a character, as \ud800 is, cannot be written again
     return dict(found)
 
 
@@ -85,13 +88,14 @@ def read_runs(path: Path, known: Mapping[str, Any]) -> None:
     with reading(path):
         for name in ("experiment", "method", "preset", "asked", "started", "device", "engine", "command"):
             require(isinstance(known[name], str), f"{name} is {known[name]!r}")
+        require(known["preset"] in PRESETS, f"preset is {known['preset']!r}")
         require(type(known["place"]) is int, f"place is {known['place']!r}")
         runs, tasks = known["runs"], known["tasks"]
         fine = isinstance(runs, list) and bool(runs) and all(isinstance(run, list) and len(run) == 2 for run in runs)
         require(fine and all(type(run[1]) is int for run in runs), f"runs is {runs!r}")
-        require(
-            all(run[0] is None or (type(run[0]) in (int, float) and 0 <= run[0] <= 1e12) for run in runs), "a lambda"
-        )
+        require(all(abs(run[1]) < 2**63 for run in runs), "a seed of its runs has more than 64 bits")
+        fine = all(run[0] is None or (type(run[0]) in (int, float) and 0 <= run[0] <= 1e12) for run in runs)
+        require(fine, "a lambda of its runs is no number from 0 to 1e+12")
         require(len({tuple(run) for run in runs}) == len(runs), "a run is named twice")
         fine = isinstance(tasks, list) and all(isinstance(task, list) and len(task) == 2 for task in tasks)
         require(
@@ -176,14 +180,14 @@ def check_rows(
         by_metric: dict[str, list[tuple[str, int, int, int]]] = {}
         for row in rows:
             by_metric.setdefault(row.metric, []).append(row[:4])
-            require(not isnan(row.value), f"the {row.metric} of {row.method} on task {row.on} is not a number")
+            require(isfinite(row.value), f"the {row.metric} of {row.method} on task {row.on} is {row.value}")
         require(bool(by_metric) or not wanted, "it has no rows")
         absent = [metric for metric in metrics if metric not in by_metric and wanted]
         require(not absent, f"all values of {' and '.join(absent)} are missing")
         for metric, found in by_metric.items():
             lacking, more = wanted - set(found), set(found) - wanted
             require(not lacking, f"{len(lacking)} values of {metric} are missing")
-            require(not more and len(found) == len(wanted), f"it has values of {metric} that no run made")
+            require(not more and len(found) == len(wanted), f"it has unexpected rows of {metric}")
 
 
 def check_pictures(pictures: Sequence[Tensor], runs: int, tasks: int, path: Path) -> None:

@@ -21,7 +21,7 @@ from vcl.lab.datasets import DATASETS
 from vcl.lab.datasets.entry import DatasetEntry
 from vcl.lab.experiments import EXPERIMENTS, Experiment
 from vcl.lab.experiments.experiment import PARTS, PRESETS
-from vcl.lab.methods.entry import MethodEntry, Models
+from vcl.lab.methods.entry import MODELS, MethodEntry, Models
 from vcl.lab.methods.generators import GENERATIVE_METHODS
 from vcl.lab.methods.networks import METHODS
 from vcl.lab.settings import settings_in
@@ -59,6 +59,8 @@ def load_file(path: Path) -> None:
     if path in FILES:
         return
     name = f"{PREFIX}{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    if not path.exists():
+        raise VclError(f"--plugin is {path}, which does not exist; give a Python file that defines a MethodEntry.")
     spec = spec_from_file_location(name, path) if path.is_file() and path.suffix == ".py" else None
     if spec is None or spec.loader is None:
         raise VclError(
@@ -169,6 +171,10 @@ def _wrong_with(entry: Any) -> str:
     try:
         for kind in _settings_of(entry):
             settings_in(kind)
+        if isinstance(entry, MethodEntry | Experiment) and entry.models not in MODELS:
+            return f"offers {entry.name}, but its models is {entry.models!r}; give one of {', '.join(MODELS)}."
+        if isinstance(entry, MethodEntry) and (more := entry.values.keys() - settings_in(entry.settings).keys()):
+            return f"offers {entry.name}, but its values name {', '.join(sorted(more))}, which its settings lack."
         _made_of(entry)
     except VclError as error:
         return f"offers {entry.name}, but {error}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
@@ -15,6 +15,14 @@ from vcl.errors import VclError
 from vcl.predicting.metrics import average_accuracy, backward_transfer, forgetting
 
 T = TypeVar("T")
+
+
+class NoRowsError(VclError):
+    """A CSV file is damaged; ``fault`` says how, without the file and the advice."""
+
+    def __init__(self, path: Path, fault: str) -> None:
+        super().__init__(f"{path} holds no vcl rows ({fault}); give the rows.csv of a run.")
+        self.fault = fault
 
 
 class Row(NamedTuple):
@@ -121,45 +129,30 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 def read_csv(path: Path) -> list[Row]:
     """The rows of a file written by :func:`to_csv`."""
-    return _read(
-        path,
-        Row._fields,
-        lambda r: Row(r["method"], int(r["seed"]), int(r["after"]), int(r["on"]), r["metric"], float(r["value"])),
-    )
+    return _read(path, Row)
 
 
 def read_objectives(path: Path) -> list[Objective]:
     """The objectives of a part; an empty list if the file does not exist."""
-    if not path.exists():
-        return []
-    return _read(
-        path,
-        OBJECTIVES,
-        lambda r: Objective(r["method"], int(r["seed"]), int(r["task"]), r["fit"], int(r["epoch"]), float(r["value"])),
-    )
+    return _read(path, Objective) if path.exists() else []
 
 
 def read_measures(path: Path) -> list[FitMeasure]:
     """The measures of a part's fits; an empty list if the file does not exist."""
-    if not path.exists():
-        return []
-    return _read(
-        path,
-        MEASURES,
-        lambda r: FitMeasure(r["method"], int(r["seed"]), int(r["task"]), r["fit"], r["measure"], float(r["value"])),
-    )
+    return _read(path, FitMeasure) if path.exists() else []
 
 
-def _read(path: Path, columns: tuple[str, ...], make: Callable[[dict[str, str]], T]) -> list[T]:
-    """The lines of a CSV file with these columns. Raises VclError if it is damaged."""
+def _read(path: Path, kind: type[T]) -> list[T]:
+    """The lines of a CSV file whose columns are the fields of a type. Raises NoRowsError if it is damaged."""
+    kinds = get_type_hints(kind)
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) != columns:
+            if reader.fieldnames != list(kinds):
                 raise ValueError(f"its columns are {reader.fieldnames}")
-            return [make(line) for line in reader]
+            return [kind(*(read(line[name]) for name, read in kinds.items())) for line in reader]
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise VclError(f"{path} holds no vcl rows ({error}); give the rows.csv of a run.") from error
+        raise NoRowsError(path, str(error)) from error
 
 
 def methods(rows: Sequence[Row]) -> list[str]:
@@ -167,10 +160,29 @@ def methods(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.method for row in rows))
 
 
-def seed_counts(rows: Sequence[Row]) -> str:
-    """How many seeds the methods have, for the note below a table: ``5``, or ``3 or 5``."""
+def by_lambda(rows: Sequence[Row]) -> dict[str, dict[float, str]]:
+    """The labels of each method by lambda, of those with lambdas."""
+    grids: dict[str, dict[float, str]] = {}
+    for name in methods(rows):
+        method, lam = split_label(name)
+        if lam is not None:
+            grids.setdefault(method, {})[lam] = name
+    return grids
+
+
+def counted(*counts: int) -> str:
+    """Numbers of seeds in words.
+
+    >>> counted(1), counted(3, 5)
+    ('1 seed', '3 or 5 seeds')
+    """
+    return f"{' or '.join(map(str, counts))} seed{'' if counts == (1,) else 's'}"
+
+
+def averaged_over(rows: Sequence[Row]) -> str:
+    """What the numbers below a table are averaged over: 5 seeds, or 3 or 5."""
     counts = {len({row.seed for row in rows if row.method == name}) for name in methods(rows)}
-    return " or ".join(map(str, sorted(counts)))
+    return f"Mean ± standard error over {counted(*sorted(counts))}, averaged over tasks, after the last task."
 
 
 def matrix(rows: Sequence[Row], method: str, metric: str = "accuracy") -> Tensor:

@@ -29,8 +29,8 @@ from vcl.lab.settings import read_values, settings_in, values_of
 from vcl.lab.store import PART, PREDICTIVE, Stack, Store
 from vcl.lab.sweep import hold_out
 from vcl.learner.checkpoint import unpacked
-from vcl.models import Normal
 from vcl.models.base import spread
+from vcl.models.likelihoods.base import HasMoments, mean_and_variance
 from vcl.ops.rng import Rng
 from vcl.predicting.generation import generate
 from vcl.predicting.prediction import predict
@@ -71,19 +71,26 @@ class Predictions(NamedTuple):
 
 
 def joined(several: Sequence[Predictions]) -> Predictions:
-    """The predictions of several stacks of one part."""
+    """The predictions of several stacks of one part; a run that two processes have computed is there once."""
     first = several[0]
-    arrays = {name: np.concatenate([each.arrays[name] for each in several]) for name in first.arrays}
+    seeds = [seed for each in several for seed in each.seeds]
+    lambdas = [lam for each in several for lam in each.lambdas]
+    runs = list(zip(seeds, lambdas or seeds, strict=True))
+    kept = [place for place, run in enumerate(runs) if run not in runs[:place]]
+    arrays = {name: np.concatenate([each.arrays[name] for each in several])[kept] for name in first.arrays}
     known = [each.labels for each in several if each.labels is not None]
     same = len(known) == len(several) and all(np.array_equal(each, known[0]) for each in known)
-    seeds = tuple(seed for each in several for seed in each.seeds)
-    return Predictions(seeds, arrays, first.labels if same else None, sum((each.lambdas for each in several), ()))
+    return Predictions(
+        tuple(seeds[place] for place in kept), arrays, first.labels if same else None,
+        tuple(lambdas[place] for place in kept if lambdas),
+    )  # fmt: skip
 
 
-def find(folder: Path, name: str | None) -> list[Stack]:
+def find(folder: Path, name: str | None, task: str = "", experiment: str | None = None) -> list[Stack]:
     """The finished stacks of one part in a folder of results, or the stack of a part's own folder.
 
-    ``name`` is a method, or the label that a table has for one of its parts.
+    ``name`` is a method, or the label that a table has for one of its parts. Where parts of several experiments have
+    it, those of ``experiment`` are taken, or those that have the task.
     """
     if (folder / "part.json").is_file():
         whole = folder.resolve()  # a name alone has no parents
@@ -94,6 +101,13 @@ def find(folder: Path, name: str | None) -> list[Stack]:
     finished = [stack for stack in finished if stack.known.get("validation") is None] or finished
     if not finished:
         raise VclError(f"{folder} holds no finished part; give a folder that `vcl run` made, and finish it there.")
+    if experiment is not None:
+        there = [str(stack.known["experiment"]) for stack in finished]
+        if experiment not in there:
+            raise unknown("experiment", experiment, dict.fromkeys(there))
+        finished = [stack for stack in finished if stack.known["experiment"] == experiment]
+    having = [stack for stack in finished if task in [known for known, _ in stack.known["tasks"]]]
+    finished = having or finished
     shown = {folder: label for group in gathered(stacks, compared) for folder, label in labels(group).items()}
     names = list(dict.fromkeys(stack.known["method"] for stack in finished))
     wanted = name or names[0]
@@ -102,14 +116,17 @@ def find(folder: Path, name: str | None) -> list[Stack]:
     if not mine:
         raise unknown("method", wanted, list(dict.fromkeys([*names, *(shown[stack.folder] for stack in finished)])))
     if len(gathered(mine, same_part)) > 1:
-        listed = ", ".join(f"{shown[stack.folder]!r} in {stack.folder}" for stack in mine)
-        raise VclError(f"{folder} holds several parts of {wanted}; give the label or the folder of one: {listed}.")
+        listed = ", ".join(f"{shown[stack.folder]!r} of {stack.name} in {stack.folder}" for stack in mine)
+        also = "--experiment, " if len({stack.known["experiment"] for stack in mine}) > 1 else ""
+        raise VclError(
+            f"{folder} holds several parts of {wanted}; give {also}the label or the folder of one: {listed}."
+        )
     return mine
 
 
-def read(folder: Path, name: str | None) -> Saved:
+def read(folder: Path, name: str | None, task: str = "", experiment: str | None = None) -> Saved:
     """The first finished stack of a part, all that is read of it checked."""
-    return read_stack(find(folder, name)[0])
+    return read_stack(find(folder, name, task, experiment)[0])
 
 
 def read_stack(stack: Stack) -> Saved:
@@ -186,7 +203,8 @@ def predictions(saved: Saved, task: str, inputs: Path | None, data: Path | None,
     """What every run predicts for a task: for inputs from a file, or for the task's test data."""
     if saved.experiment.models == "generators":
         raise VclError(
-            f"{saved.experiment.name} keeps decoders alone, which classify nothing; `vcl sample` draws from them."
+            f"{saved.experiment.name} keeps decoders alone, and predictions need the encoders too; `vcl sample` "
+            "draws from them."
         )
     if task not in saved.tasks:
         raise unknown("task", task, saved.tasks)
@@ -217,13 +235,17 @@ def predictions(saved: Saved, task: str, inputs: Path | None, data: Path | None,
         prediction.get("predict_draws", 100) if saved.entry.draws else 1,
         prediction.get("predict_estimator", "weights"),
     )
-    if isinstance(saved.model.likelihood, Normal):
-        mean, var = Normal.moments(found)
-        arrays = {"mean": mean.numpy(), "sd": var.sqrt().numpy()}
-    else:
-        arrays = {"probabilities": found.numpy()}
+    arrays = arrays_of(found, saved.model.likelihood)
     lambdas = tuple(run.lam for run in runs if run.lam is not None)
     return Predictions(tuple(run.seed for run in runs), arrays, shown if same else None, lambdas)
+
+
+def arrays_of(found: Tensor, likelihood: Any) -> dict[str, NDArray[Any]]:
+    """What a likelihood expects [R, N, ...]: mean and deviation of numbers, or probabilities of classes."""
+    if not isinstance(likelihood, HasMoments):
+        return {"probabilities": found.numpy()}
+    mean, var = mean_and_variance(found)
+    return {"mean": mean.numpy(), "sd": var.clamp_min(0).sqrt().numpy()}
 
 
 def _head(saved: Saved, task: str, data: Path | None, say: Say) -> str:
@@ -246,7 +268,7 @@ def _stream(saved: Saved, folder: Path | None, say: Say) -> Any:
             f"{known['dataset'] or saved.experiment.name} here is not the data that {saved.stack.folder.name} was "
             f"computed with; give {'that with --data, or ' if known['dataset'] else ''}your own inputs with --inputs."
         )
-    return saved.experiment.stream(data.arrays, settings, Rng(tuple(run.seed for run in saved.stack.runs)))
+    return saved.experiment.made_stream(data.arrays, settings, Rng(tuple(run.seed for run in saved.stack.runs)))
 
 
 def read_inputs(path: Path, shape: tuple[int, ...], pixels: bool = False) -> Tensor:

@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from vcl.errors import VclError, unknown
@@ -43,7 +43,7 @@ class Limit(NamedTuple):
         if self.advice:
             return self.advice
         if self.open:
-            return f"give a number above {self.least:g}"
+            return f"give a {'' if isfinite(value) else 'finite '}number above {self.least:g}"
         if isinstance(value, int):
             return f"give at least {self.least:g}"
         return f"give a number from {self.least:g} to {self.most:g}"
@@ -119,8 +119,36 @@ def _settings_in(kind: Any) -> dict[str, Setting]:
         limits = [note for note in notes if isinstance(note, Limit)] + _limit_within(own)
         words = [note for note in notes if isinstance(note, str)]
         limit, before = limits[0] if limits else None, field.metadata.get(BEFORE, MISSING)
+        if not _can_be_given(_plain(own)):
+            shown = own.__name__ if isinstance(own, type) else own
+            raise VclError(
+                f"its setting {field.name} is of the type {shown}, which --set cannot read; give int, float, bool, "
+                "str, Literal[...], tuple[int, ...], tuple[float, ...], or one of these | None."
+            )
         add(Setting(field.name, _plain(own), " ".join(words), limit, _default(field), before))
     return found
+
+
+SIMPLE = (int, float, bool, str)
+"""The types of one value."""
+
+
+def _can_be_given(kind: Any) -> bool:
+    """Whether a text of the command line can be a value of this type."""
+    origin, options = typing.get_origin(kind), typing.get_args(kind)
+    if _is_union(kind):
+        return len(options) == 2 and type(None) in options and all(map(_can_be_given, _without_none(options)))
+    if origin is Literal:
+        return all(isinstance(each, str) for each in options)
+    return kind in SIMPLE or (origin is tuple and options in ((int, ...), (float, ...)))
+
+
+def _is_union(kind: Any) -> bool:
+    return isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union
+
+
+def _without_none(options: Iterable[Any]) -> list[Any]:
+    return [each for each in options if each is not type(None)]
 
 
 def values_of(settings: Any) -> dict[str, Any]:
@@ -164,31 +192,32 @@ def check_value(setting: Setting, value: Any, told: str = "") -> None:
         faults = [setting.limit.advice]
     fault = next((fault for fault in faults if fault), "")
     if fault:
-        raise VclError(f"{told or f'{setting.shown} is {_listed(value)}'}; {fault}.")
+        shown = text_of(value) if value == () else _listed(value)
+        raise VclError(f"{told or f'{setting.shown} is {shown}'}; {fault}.")
 
 
 def parse(setting: Setting, text: str) -> Any:
     """The value that a text on the command line means."""
-    kind, options = setting.kind, typing.get_args(setting.kind)
+    optional = _is_union(setting.kind)
+    if optional and text == "none":
+        return None
+    (kind,) = _without_none(typing.get_args(setting.kind)) if optional else (setting.kind,)
+    options = typing.get_args(kind)
     if typing.get_origin(kind) is Literal:
         if text not in options:
-            raise unknown(setting.shown, text, options)
+            raise unknown(setting.shown, text, (*options, "none") if optional else options)
         return text
-    if isinstance(kind, types.UnionType):
-        if text == "none":
-            return None
-        kind = options[0]
     try:
         if typing.get_origin(kind) is tuple:
-            return tuple(int(part) for part in text.split(",")) if text != "none" else ()
+            return tuple(options[0](part) for part in text.split(",")) if text != "none" else ()
         if kind is bool:
             return {"yes": True, "no": False}[text]
         return kind(text)
     except (ValueError, KeyError):
-        what = {int: "a whole number", float: "a number", bool: "yes or no"}.get(
-            kind, "whole numbers with commas between"
-        )
-        raise VclError(f"setting {setting.shown} takes {what}, not {text!r}.") from None
+        what = {int: "a whole number", float: "a number", bool: "yes or no"}.get(kind)
+        several = f"{'whole ' if options[:1] == (int,) else ''}numbers with commas between"
+        none = " or none" if optional else ""
+        raise VclError(f"setting {setting.shown} takes {what or several}{none}, not {text!r}.") from None
 
 
 def read_values(kind: type[S], stored: Mapping[str, Any]) -> S:
@@ -197,7 +226,8 @@ def read_values(kind: type[S], stored: Mapping[str, Any]) -> S:
     values = {name: each.before for name, each in known.items() if each.before is not MISSING}
     for name, value in stored.items():
         if name in known:
-            values[name] = tuple(value) if isinstance(value, list) else value
+            kept = nan if (value, known[name].kind) == ("nan", float) else value  # as a description has it
+            values[name] = tuple(kept) if isinstance(kept, list) else kept
             if not _is(values[name], known[name].kind):
                 raise ValueError(f"the setting {name} is {value!r}")
     made = _make(kind, values)
@@ -206,7 +236,7 @@ def read_values(kind: type[S], stored: Mapping[str, Any]) -> S:
 
 
 def text_of(value: Any) -> str:
-    """A value as ``--set`` takes it."""
+    """A value as ``--set`` takes it, however it was written."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -281,7 +311,7 @@ def _plain(kind: Any) -> Any:
     """A type without its notes."""
     if typing.get_origin(kind) is Annotated:
         return _plain(typing.get_args(kind)[0])
-    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+    if _is_union(kind):
         first, *rest = (_plain(option) for option in typing.get_args(kind))
         for option in rest:
             first |= option
@@ -304,7 +334,7 @@ def _is(value: Any, kind: Any) -> bool:
     options = typing.get_args(kind)
     if typing.get_origin(kind) is Literal:
         return value in options
-    if isinstance(kind, types.UnionType):
+    if _is_union(kind):
         return any(_is(value, option) for option in options)
     if typing.get_origin(kind) is tuple:
         return isinstance(value, tuple) and all(_is(each, options[0]) for each in value)

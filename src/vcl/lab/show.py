@@ -22,13 +22,13 @@ from vcl.lab.console import say_on
 from vcl.lab.evaluation import Score
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
-from vcl.lab.folder import make_folder, write_atomic
+from vcl.lab.folder import UnwritableError, make_folder, write_atomic
 from vcl.lab.parts import compared, gathered, labels, streams_apart
-from vcl.lab.reading import check_pictures, read_object, reading, require
+from vcl.lab.reading import read_object, reading, require
 from vcl.lab.registry import experiment, experiments
-from vcl.lab.results import Row, Summary, final_score, label, methods, read_csv, split_label, to_csv
+from vcl.lab.results import Row, Summary, by_lambda, final_score, label, read_csv, split_label, to_csv
 from vcl.lab.runner import set_aside_in
-from vcl.lab.store import MOVING, PICTURES, Stack, Store, stored_label
+from vcl.lab.store import MOVING, Stack, Store, stored_label
 from vcl.lab.store import PARTS as PARTS_FOLDER
 
 TABLE, ROWS = "table.md", "rows.csv"
@@ -55,6 +55,8 @@ class Group:
     pictures: dict[str, list[Tensor]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     """Of each part, by its label, all its stacks together."""
+    grids: dict[str, set[float]] = field(default_factory=dict)
+    """The lambdas of a part that were computed as a grid, by its label; without those that were run alone."""
     validation: bool = False
 
 
@@ -64,6 +66,8 @@ class Choice(NamedTuple):
     lam: float
     score: Summary
     edge: bool
+    tied: tuple[float, ...] = ()
+    """All that are as good, where there are several."""
 
 
 def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
@@ -71,18 +75,15 @@ def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
 
     A lambda all of whose runs were set aside has no rows, and cannot be the best. Nor can one without the metric.
     """
-    grids: dict[str, dict[float, str]] = {}
-    for name in methods(rows):
-        method, lam = split_label(name)
-        if lam is not None:
-            grids.setdefault(method, {})[lam] = name
     chosen = {}
-    for method, lams in grids.items():
+    for method, lams in by_lambda(rows).items():
         ends = {lam: end for lam, name in lams.items() if (end := final_score(rows, name, metric)).seeds}
         if not ends:
             continue
         best = max(ends, key=lambda lam: ends[lam].mean)
-        chosen[method] = Choice(best, ends[best], best in (min(lams), max(lams)) and len(lams) > 1)
+        equal = tuple(sorted(lam for lam in ends if ends[lam].mean == ends[best].mean))
+        edge = len(lams) > 1 and {min(lams), max(lams)} >= set(equal)
+        chosen[method] = Choice(best, ends[best], edge, equal if len(equal) > 1 else ())
     return chosen
 
 
@@ -123,9 +124,7 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str]) -> Group:
     """The group of stacks in a folder that are compared; ``apart`` tells its stream from other groups'."""
     first = stacks[0].known
     chosen, share = stacks[0].experiment(), first.get("validation")
-    name = chosen.name
-    if first.get("dataset") not in (None, chosen.dataset):
-        name += f"-on-{first['dataset']}"
+    name = stacks[0].name
     presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
     finished = [stack for stack in stacks if stack.finished]
     tasks = [task for task, _ in (finished or stacks)[0].known["tasks"]]
@@ -167,17 +166,18 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
     rows = [row._replace(method=names[row[:2]]) for row in stack.rows()]
     group.rows += [row for row in rows if row[:2] not in there]
     group.notes += [note for note in known["notes"] if note not in group.notes]
+    if len(lams := {run.lam for run in stack.runs}) > 1:
+        group.grids.setdefault(shown, set()).update(lam for lam in lams if lam is not None)
     group.seconds[shown] = group.seconds.get(shown, 0.0) + known["seconds"]
-    group.moving |= {str(known[MOVING]): None} if MOVING in known else {}
+    if MOVING in known:
+        said = str(known[MOVING]).removeprefix(f"{known['method']}: ")  # older parts begin with the method
+        group.moving |= {f"{shown}: {said}": None}
     build = known["builds"][-1]
     group.made.append(
         f"- {shown}: `{known['command']}`, vcl {build['vcl']}, torch {build['torch']}, {known['device']}, engine "
         f"{known['engine']}, {known['seconds']:.0f} s"
     )
-    drawn = stack.pictures()
-    tasks = 0 if group.experiment.evaluation.samples is None else len(known["tasks"])
-    check_pictures(drawn, len(stack.alive), tasks, stack.folder / PICTURES)
-    if drawn:
+    if drawn := stack.pictures():
         for place, run in enumerate(stack.alive):
             group.pictures.setdefault(names[stored_label(known["method"], run), run.seed], [i[place] for i in drawn])
 
@@ -192,15 +192,18 @@ def show_folder(folder: Path, console: Console) -> None:
         redraw(folder, console)
         return
     found = groups(Store(folder, torch.device("cpu"), ""), console)
-    if not found and (folder / ROWS).is_file():
-        found = [_old(folder)]
-        show_groups(found, folder, console, within=False)
-        return
+    old = not found and (folder / ROWS).is_file()
+    found = [_old(folder)] if old else found
     if not found and any((folder / PARTS_FOLDER).glob("*")):
         raise VclError(f"{folder} holds no results of an experiment that is known here; give --plugin.")
     if not found:
         raise VclError(f"{folder} holds no results; give a folder that `vcl run`, `vcl sweep` or `vcl paper` made.")
-    show_groups(found, folder, console)
+    try:
+        show_groups(found, folder, console, within=not old)
+    except UnwritableError as error:
+        fault = str(error).partition(";")[0]
+        mend = "copy the folder to where you may write, and show it there"
+        raise VclError(f"{fault}; the tables above were not saved: {mend}.") from error
 
 
 def _old(folder: Path) -> Group:
@@ -212,7 +215,9 @@ def _old(folder: Path) -> Group:
         versions = about["versions"]
         made = f"`{about['command']}`, vcl {versions['vcl']}, torch {versions['torch']}, {about['device']}"
         require(isinstance(about["methods"], list), f"methods is {about['methods']!r}")
-    return Group(chosen.name, chosen, title, read_csv(folder / ROWS), paper=chosen.paper, made=[f"- {made}"])
+    rows = read_csv(folder / ROWS)
+    grids = {method: set(lams) for method, lams in by_lambda(rows).items() if len(lams) > 1}
+    return Group(chosen.name, chosen, title, rows, paper=chosen.paper, made=[f"- {made}"], grids=grids)
 
 
 def show_groups(
@@ -220,26 +225,27 @@ def show_groups(
 ) -> None:
     """Write the tables and figures of groups to a folder, each group's files in a folder of its own, and print them.
 
-    With ``only`` an experiment's name, the others' are written and not printed.
+    With ``only`` an experiment's name, the others' are written and not printed. All tables are printed before anything
+    is written, so that a folder in which nothing may be written is shown too.
     """
-    texts = []
-    for group in found:
-        place = make_folder(folder / group.name) if within else folder
-        texts.append(_text(group))
+    printed = [group for group in found if only in (None, group.experiment.name) or not group.rows]
+    for group in printed:
         if not group.rows:
             say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.unfinished)))
             continue
-        lines, columns = _cells(group)
+        tables.show(console, group.title, *_cells(group))
+        for line in (*_explained(group), *set_aside_in(group.notes), *group.unfinished):
+            say_on(console, line)
+    for group in found:
+        place = make_folder(folder / group.name) if within else folder
+        if not group.rows:
+            continue
         if within:
             write_atomic(place / ROWS, to_csv(group.rows))
         figures = _draw(group, place)
-        if only not in (None, group.experiment.name):
-            continue
-        tables.show(console, group.title, lines, columns)
-        for line in (*_explained(group), *set_aside_in(group.notes), *group.unfinished):
-            say_on(console, line)
-        say_on(console, f"Rows and table in {folder}{f'; figure {figures[0]}' if figures else ''}.")
-    write_atomic(folder / TABLE, "\n".join(texts))
+        if group in printed:
+            say_on(console, f"Rows and table in {folder}{f'; figure {figures[0]}' if figures else ''}.")
+    write_atomic(folder / TABLE, "\n".join(map(_text, found)))
 
 
 def _cells(group: Group) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
@@ -270,19 +276,23 @@ def _explained(group: Group) -> list[str]:
 
 
 def told(group: Group) -> list[str]:
-    """One sentence for each method with several lambdas: the best, and on which data it was chosen."""
-    score, lines = group.experiment.evaluation.score, []
-    for method, choice in choose(group.rows, score.metric).items():
-        if sum(split_label(name)[0] == method for name in methods(group.rows)) > 1:
-            lines.append(sentence(method, choice, score, group.validation))
-    return lines
+    """One sentence for each method with a grid of lambdas: the best, and on which data it was chosen.
+
+    What a sweep chose is computed alone, and is no grid with a lambda that was run before.
+    """
+    score = group.experiment.evaluation.score
+    found = choose([row for row in group.rows if split_label(row.method)[0] in group.grids], score.metric)
+    return [sentence(method, choice, score, group.validation) for method, choice in found.items()]
 
 
 def sentence(method: str, choice: Choice, score: Score, validation: bool) -> str:
     """Which lambda is best, with a word where the grid was too narrow or the test data took part in the choice."""
     where = "held-out training data" if validation else "test data, so the number is optimistic"
+    value = f"{score.text(choice.score.mean, nan, 2)} on {where}"
+    if choice.tied:
+        return f"{method}: lambda={', '.join(f'{lam:g}' for lam in choice.tied)} tie as the best, {value}."
     edge = "; it is at the edge of the grid, so a wider one may hold a better" if choice.edge else ""
-    return f"{method}: lambda={choice.lam:g} is best, {score.text(choice.score.mean, nan, 2)} on {where}{edge}."
+    return f"{method}: lambda={choice.lam:g} is best, {value}{edge}."
 
 
 def _text(group: Group) -> str:

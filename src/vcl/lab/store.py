@@ -37,7 +37,7 @@ from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.identity import described, identity, same
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.provenance import device_name, made_by, now
-from vcl.lab.reading import check_rows, read_part, read_runs, read_set_aside, reading
+from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_set_aside, reading
 from vcl.lab.registry import experiments, methods
 from vcl.lab.results import Row, label, read_csv
 from vcl.recursion import SetAside
@@ -91,6 +91,13 @@ class Stack(NamedTuple):
         gone = {each.run for each in self.set_aside}
         return tuple(run for place, run in enumerate(self.runs) if place not in gone)
 
+    @property
+    def name(self) -> str:
+        """Its experiment's name, with the dataset where the folder has it: how the plan is called."""
+        own = str(self.known["experiment"])
+        other = f"{own}-on-{self.known['dataset']}"
+        return other if self.folder.name.startswith(f"{other}-") else own
+
     def experiment(self) -> Experiment:
         """Its experiment, which must be known here."""
         name = str(self.known["experiment"])
@@ -121,8 +128,11 @@ class Stack(NamedTuple):
         return rows
 
     def pictures(self) -> list[Tensor]:
-        """What the runs that are left drew after each task: uint8 [runs, tasks so far, count, H, W]."""
-        return of_those_left(read_pictures(self.folder / PICTURES), len(self.runs), self.set_aside)
+        """What the runs that are left drew after each task: uint8 [runs, tasks so far, count, H, W]; checked."""
+        drawn = of_those_left(read_pictures(self.folder / PICTURES), len(self.runs), self.set_aside)
+        tasks = 0 if self.experiment().evaluation.samples is None else len(self.known["tasks"])
+        check_pictures(drawn, len(self.alive), tasks, self.folder / PICTURES)
+        return drawn
 
 
 def stored_label(method: str, run: RunKey) -> str:
@@ -169,11 +179,13 @@ class Store:
         """The stacks of the part that ``value`` describes (or of all), oldest first."""
         found = []
         for folder in sorted(self.root.glob(f"{stem if stem == '*' else escape(stem)}-{HASH}")):
-            path = folder / PART
-            if not path.exists():
+            path, learned = folder / PART, (folder / ROWS).exists()
+            if not learned and not path.exists():
                 continue
             known = read_part(path)
-            if "runs" in known and (value is None or same(known["description"], value)):
+            if not learned and "runs" not in known:  # made by `once`
+                continue
+            if value is None or same(known["description"], value):
                 read_runs(path, known)
                 found.append(Stack(folder, known))
         return sorted(found, key=lambda stack: (str(stack.known["asked"]), int(stack.known["place"])))

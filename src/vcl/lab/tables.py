@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from vcl.lab.results import LAMBDA, Row, final, methods, seed_counts
+from vcl.lab.results import LAMBDA, Row, averaged_over, final, methods
 
 COLUMNS = ("method", "accuracy %", "paper", "forgetting %", "log predictive", "calibration")
 
@@ -36,8 +36,8 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
 
 def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     """The note below a table: what its numbers are."""
-    text = f"Mean ± standard error over {seed_counts(rows)} seeds, averaged over tasks, after the last task."
-    text += " Log predictive is in nats an example; calibration is the expected calibration error, from 0 to 1."
+    text = f"{averaged_over(rows)} Log predictive is in nats an example; calibration is the expected calibration "
+    text += "error, from 0 to 1."
     if any(method in paper for method in methods(rows)):
         text += " The paper's numbers are accuracies in %, for its own settings (preset paper)."
     return text
@@ -77,4 +77,9 @@ def show(console: Console, title: str, lines: Sequence[Sequence[str]], columns: 
 def markdown(lines: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS) -> str:
     """The table as Markdown."""
     rule = ["---"] + ["---:"] * (len(columns) - 1)
-    return "".join(f"| {' | '.join(line)} |\n" for line in (columns, rule, *lines))
+    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in (columns, rule, *lines))
+
+
+def _cell(text: str) -> str:
+    """A text that keeps within its cell."""
+    return " ".join(text.split()).replace("|", "\\|")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from vcl.errors import VclError
+from vcl.lab.claim import TakenError, claimed
 from vcl.lab.identity import description, same
 from vcl.lab.parts import same_part
 from vcl.lab.plan import make_plan
@@ -19,11 +21,24 @@ from vcl.lab.store import Stack
 def told(stack: Stack, shown: str, stacks: Sequence[Stack], out: Path) -> str:
     """One sentence on an unfinished stack of those in a folder: the command that continues it, if there is one."""
     begun = f"{shown}: {len(stack.known['tasks'])} tasks are finished; "
+    if at_work(stack.folder):
+        return f"{begun}another process computes it now."
     if stack.known["method"] not in methods(stack.experiment().models):
         return f"{begun}its method is not known here; give the file that defines it with --plugin."
     if can_continue(stack, stacks):
         return f"{begun}`{with_out(stack.known['command'], out)}` continues it."
     return f"{begun}no command continues it any more; {stack.folder} can be deleted."
+
+
+def at_work(folder: Path) -> bool:
+    """Whether a process has a stack's folder."""
+    try:
+        with claimed(folder):
+            return False
+    except TakenError:
+        return True
+    except VclError:  # a folder in which nothing may be written, so that nobody computes there
+        return False
 
 
 def can_continue(stack: Stack, stacks: Sequence[Stack]) -> bool:

@@ -69,7 +69,7 @@ def test_missing_data_says_where_and_how(tiny: Tiny, tmp_path: Path, monkeypatch
     for text in (str(data), str(data_folders.cache()), "VCL_OFFLINE forbids the network", "--data or VCL_DATA"):
         assert text in str(caught.value)
     monkeypatch.delenv("VCL_OFFLINE")
-    with pytest.raises(MissingData, match="this call does not fetch"):
+    with pytest.raises(MissingData, match=r"a dry run \(fetch=False\) fetches nothing; run `vcl data get "):
         load_dataset(tiny.entry(), data, False, silent)
 
 

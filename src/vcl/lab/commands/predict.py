@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vcl.lab.commands.options import Data, Plugin, load_plugins
+from vcl.lab.commands.options import Data, Of, Plugin, load_plugins
 
 
 def predict(
@@ -20,6 +20,7 @@ def predict(
         Path | None, typer.Option(help="An npy or npz file of inputs; default: the task's test data.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The new npz or csv file to write.")] = Path("predictions.npz"),
+    experiment: Of = None,
     data: Data = None,
     plugin: Plugin = None,
 ) -> None:
@@ -37,8 +38,11 @@ def predict(
     if out.suffix not in (".npz", ".csv"):
         raise VclError(f"--out is {out}; give a name that ends in .npz or .csv.")
     check_new(out, "predictions.npz", out.suffix)
-    found = [saved.read_stack(stack) for stack in saved.find(folder, method)]
+    found = [saved.read_stack(stack) for stack in saved.find(folder, method, task, experiment)]
     made = saved.joined([saved.predictions(each, task, inputs, data, typer.echo) for each in found])
     write_new(out, saved.as_npz(made) if out.suffix == ".npz" else saved.as_csv(made))
     name, array = next(iter(made.arrays.items()))
-    typer.echo(f"{name} {array.shape} of task {task} by {found[0].entry.name} (seeds, examples, outputs) in {out}.")
+    typer.echo(
+        f"{name} {array.shape} of task {task} of {found[0].stack.name} by {found[0].entry.name} (seeds, examples, "
+        f"outputs) in {out}."
+    )

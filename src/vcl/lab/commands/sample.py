@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vcl.lab.commands.options import Plugin, load_plugins
+from vcl.lab.commands.options import Of, Plugin, load_plugins
 
 
 def sample(
@@ -17,6 +17,7 @@ def sample(
     out: Annotated[Path, typer.Option(help="The new PNG file to write.")] = Path("samples.png"),
     method: Annotated[str | None, typer.Option(help="The method; default: the first.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of the draws.")] = 0,
+    experiment: Of = None,
     plugin: Plugin = None,
 ) -> None:
     """Draw images from one task's generator and write them as a grid to a PNG."""
@@ -27,7 +28,7 @@ def sample(
 
     load_plugins(plugin)
     check_new(out, "samples.png", ".png")
-    found = saved.read(folder, method)
+    found = saved.read(folder, method, task, experiment)
     write_new(out, sample_grid.png(saved.images(found, task, count, seed)))
     say_on(
         make_console(),

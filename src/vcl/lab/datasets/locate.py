@@ -39,7 +39,11 @@ def _fetch(entry: DatasetEntry, folder: Path | None, fetch: bool, say: Say) -> s
     if entry.fetch is None:
         raise _missing(entry, folder, "there is no verified place to fetch it from")
     if not fetch:
-        raise _missing(entry, folder, "this call does not fetch")
+        looked = ", ".join(map(str, data_folders(folder)))
+        raise MissingData(
+            f"{entry.name} is in none of {looked}, and a dry run (fetch=False) fetches nothing; run `vcl data get "
+            f"{entry.name}` first."
+        )
     if offline():
         raise _missing(entry, folder, "VCL_OFFLINE forbids the network")
     say(f"{entry.name} is not on this machine; fetching it into {cache()}")

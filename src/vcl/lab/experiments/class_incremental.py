@@ -126,7 +126,7 @@ def one_head(name: str, of: str, presets: dict[Any, Setup]) -> Experiment:
     """The experiment on a dataset, by networks that classify."""
     return Experiment(
         name=f"single-head-{name}",
-        about=f"{of} one class a task, one head over all classes: class-incremental-{name} for networks",
+        about=f"{of} one class a task, one head over all: the discriminative counterpart of class-incremental-{name}",
         dataset=name,
         presets=presets,
         stream=stream_of_head,

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from vcl.errors import VclError
+from vcl.lab.called import called
 from vcl.lab.classification import CLASSIFICATION
 from vcl.lab.evaluation import Evaluation
 from vcl.lab.methods.entry import Models
@@ -77,6 +78,25 @@ class Experiment(NamedTuple):
     """The lambdas that the paper tried, by method."""
     version: int = 1
     """Raise it when the same settings give other numbers: stored results of an older one are not used."""
+
+    def made_stream(self, data: Any, settings: Any, rng: Rng) -> Stream:
+        """The stream of tasks. Raises VclError if ``stream`` gives something else."""
+        found = called(f"stream of the experiment {self.name}", self.stream, data, settings, rng)
+        if not isinstance(found, Stream):
+            raise VclError(
+                f"stream of the experiment {self.name} returned {type(found).__name__}; return a vcl.lab.plugin.Stream."
+            )
+        return found
+
+    def made_model(self, settings: Any, shape: tuple[int, ...]) -> Any:
+        """The model. Raises VclError if ``model`` gives something else."""
+        found = called(f"model of the experiment {self.name}", self.model, settings, shape)
+        if not callable(getattr(found, "prior", None)):
+            raise VclError(
+                f"model of the experiment {self.name} returned {type(found).__name__}; return a model, such as "
+                "vcl.Network(...)."
+            )
+        return found
 
 
 def check_order(order: tuple[int, ...], tasks: int) -> None:

@@ -93,18 +93,13 @@ GENERATIVE_MNIST = Experiment(
     models="generators",
     grids={"ewc": GRID, "lp": GRID, "si": GRID},
 )
-GENERATIVE_NOTMNIST = Experiment(
+GENERATIVE_NOTMNIST = GENERATIVE_MNIST._replace(
     name="generative-notmnist",
     about="a generator of one notMNIST letter a task (the small set)",
     dataset="notmnist",
     presets={"paper": PAPER.but(epochs=400), "quick": QUICK, "smoke": SMOKE},
-    stream=stream,
-    model=vae,
-    evaluation=GENERATION,
-    models="generators",
-    grids={"ewc": GRID, "lp": GRID, "si": GRID},
 )
-GENERATIVE_DIGITS = Experiment(
+GENERATIVE_DIGITS = GENERATIVE_MNIST._replace(
     name="generative-digits",
     about="a generator of one 8x8 digit a task",
     dataset="digits",
@@ -113,9 +108,4 @@ GENERATIVE_DIGITS = Experiment(
         "quick": DIGITS.but(tasks=5, epochs=100, draws=3, ll_draws=300, images=200, seeds=2),
         "smoke": SMOKE,
     },
-    stream=stream,
-    model=vae,
-    evaluation=GENERATION,
-    models="generators",
-    grids={"ewc": GRID, "lp": GRID, "si": GRID},
 )

@@ -15,7 +15,7 @@ from vcl.lab.classification import Prediction, probabilities
 from vcl.lab.evaluation import Evaluation, EvaluationContext, Score, TableFormat
 from vcl.lab.experiments.experiment import Experiment, RunSettings, Setup, check_order
 from vcl.lab.experiments.split import Order, Tasks
-from vcl.lab.results import Row, final_score, forgotten, methods, seed_counts
+from vcl.lab.results import Row, averaged_over, final_score, forgotten, methods
 from vcl.lab.settings import Deviation, Layers, Limit, Variance
 from vcl.lab.streams import SHARED, Stream, reordered
 from vcl.models import Network, Normal, mlp
@@ -116,7 +116,7 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
 def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     """What the numbers of a table are."""
     return (
-        f"Mean ± standard error over {seed_counts(rows)} seeds, averaged over tasks, after the last task. "
+        f"{averaged_over(rows)} "
         "Log predictive is in nats an example. Coverage is the share of test targets in the 90 % predictive interval."
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import NamedTuple
 
 import torch
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
@@ -21,6 +23,13 @@ FAR = 15.0
 
 CLOSER = 0.7
 """The largest share of the full range that a zoomed panel may show; otherwise it is not drawn."""
+
+
+LETTER = 0.55
+"""The mean width of a letter, as a share of its size."""
+
+HANDLE = 6
+"""The letters that a legend's line and gaps are wide."""
 
 
 class Look(NamedTuple):
@@ -115,6 +124,23 @@ def dashes(axes: Axes, tasks: int, marks: Sequence[tuple[float, Look]], room: fl
         start = tasks + 0.02 * unit + step * equal.index(look)
         style = "--" if look.line == "-" else look.line
         axes.plot([start, start + 0.9 * step], [value] * 2, color=look.colour, linestyle=style, linewidth=1.4)
+
+
+def wrapped(text: str, width: float, size: float) -> str:
+    """A text over as many lines as it needs in ``width`` inches of letters of this size."""
+    return "\n".join(wrap(text, max(10, int(width * 72 / (LETTER * size)))))
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], size: float, most: int = 5) -> None:
+    """Add a legend below the panels, in as many columns, up to ``most``, as fit, and make room for it."""
+    for each in handles:
+        each.set_label(wrapped(str(each.get_label()), figure.get_figwidth() - 0.8, size))
+    labels = [str(each.get_label()).split("\n") for each in handles]
+    widest = max((len(line) + HANDLE for lines in labels for line in lines), default=1)
+    columns = max(1, min(most, len(labels), int(figure.get_figwidth() * 72 / (LETTER * size * widest))))
+    lines = -(-sum(map(len, labels)) // columns)
+    figure.set_figheight(figure.get_figheight() + 1.25 * size / 72 * max(0, lines - 1))
+    figure.legend(handles=handles, fontsize=size, frameon=False, loc="outside lower center", ncols=columns)
 
 
 def legend(lines: Sequence[Line2D], ends: Sequence[float], paper: bool) -> list[Artist]:

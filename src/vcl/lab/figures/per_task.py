@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from vcl.errors import VclError
-from vcl.lab.figures.curves import CLOSER, FAR, curve, dashes, frame, last, legend, limits, look
+from vcl.lab.figures.curves import CLOSER, FAR, curve, dashes, frame, last, legend, legend_below, limits, look, wrapped
 from vcl.lab.figures.style import save
 from vcl.lab.results import Row, matrix, methods, shown
 from vcl.predicting.metrics import average_accuracy
@@ -41,7 +41,7 @@ def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float], tasks: 
     marks = [(paper[name], look(position)) for position, name in enumerate(names) if name in paper]
     spans = _spans(columns, ends, {name: paper[name] for name in names if name in paper})
 
-    size = (max(7.0, 1.15 * (len(tasks) + 1)), 0.7 + 1.6 * len(spans) + 0.04 * len(names))
+    size = (max(7.0, 1.15 * (len(tasks) + 1)), 0.8 + 1.6 * len(spans))
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(len(spans), len(tasks) + 1, sharex="col", sharey="row", squeeze=False)
     for axes in panels.flat:
@@ -66,10 +66,10 @@ def picture(rows: Sequence[Row], title: str, paper: Mapping[str, float], tasks: 
         panels[1, 0].set_ylabel("accuracy (%), zoomed\nto the grey range above", fontsize=8)
         for axes in panels[0]:
             axes.axhspan(*spans[1], color="grey", alpha=0.12, linewidth=0)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(wrapped(title, size[0] - 0.5, 10), fontsize=10)
     if names:
         handles = legend(panels[0, -1].lines[: len(names)], list(ends.values()), bool(marks))
-        figure.legend(handles=handles, fontsize=7, frameon=False, loc="outside lower center", ncols=5)
+        legend_below(figure, handles, 7)
     return figure
 
 

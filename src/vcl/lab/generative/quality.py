@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 from vcl.lab.evaluation import Evaluation, EvaluationContext, PreparationContext, Score, TableFormat
 from vcl.lab.generative.artifacts import decoders, samples
 from vcl.lab.generative.classifier import LAYERS, Classifier, Training, classifier
-from vcl.lab.results import Row, final_score, matrix, methods, seed_counts, summarise
+from vcl.lab.results import Row, averaged_over, final_score, matrix, methods, summarise
 from vcl.lab.settings import Count, Limit, Repeats
 from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
 
@@ -110,7 +110,7 @@ def cells(rows: Sequence[Row], paper: Mapping[str, float]) -> list[tuple[str, ..
 def explain(rows: Sequence[Row], paper: Mapping[str, float]) -> str:
     """The note below a table: what its numbers are."""
     return (
-        f"Mean ± standard error over {seed_counts(rows)} seeds, averaged over tasks, after the last task. "
+        f"{averaged_over(rows)} "
         "Log-likelihoods are of test images in nats, by importance sampling at the posterior's mean weights"
         f"{', and averaged over drawn ones' if _drawn(rows) else ''}; "
         "uncertainty is a classifier's -log p(task | image) over generated images, 0 being sure."

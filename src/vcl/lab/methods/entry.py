@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from vcl.errors import VclError
+from vcl.lab.called import called
 from vcl.lab.settings import settings_in
 from vcl.recursion import Method
 
 Models = Literal["networks", "generators"]
+MODELS: tuple[Models, ...] = ("networks", "generators")
 """What a method learns: networks that classify or regress, or VAEs."""
 
 
@@ -41,3 +44,18 @@ class MethodEntry(NamedTuple):
     def takes_lambda(self) -> bool:
         """Whether the weight of the past is a setting of it: ``lam``, one number or one for each run."""
         return "lam" in settings_in(self.settings)
+
+    def made(self, settings: Any) -> Method[Any]:
+        """The method with these settings. Raises VclError if ``build`` gives something else."""
+        found = called(f"build of the method {self.name}", self.build, settings)
+        if not isinstance(found, Method):
+            raise VclError(
+                f"build of the method {self.name} returned {found!r}; return a vcl.Method, such as Method(projection)."
+            )
+        for each in (found.project, found.refit):
+            if not callable(each) or not callable(getattr(each, "initial", None)):
+                raise VclError(
+                    f"the projection {type(each).__name__} of the method {self.name} lacks initial(prior) or "
+                    "__call__(target, rng, report); give it both."
+                )
+        return found

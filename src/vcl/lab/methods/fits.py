@@ -83,7 +83,7 @@ class NaturalSteps:
     """Steps of natural gradients, in place of Adam's."""
 
     newton_rate: Annotated[NewtonRate, "longest step of the means, in Newton steps; it decays to 0"] = 1.0
-    forget: Annotated[Forget, "the first variance has the weight e^-forget in the last precision"] = 25.0
+    forget: Annotated[Forget, "how strongly early curvature is forgotten: it ends with the weight e^-forget"] = 25.0
     momentum: Annotated[Momentum, "share of the mean gradient that a step keeps"] = 0.9
 
     def natural(self) -> NaturalGradient:
@@ -132,7 +132,7 @@ class KroneckerFisher:
     curvature_rounds: Annotated[int, Limit(1, 1000), "rounds of the fixed point of curvature and q_t"] = 4
     curvature_draws: Annotated[int, Limit(1, 1000), "draws of q_t a round, each for its share of the examples"] = 8
     factors: Annotated[
-        Literal["mean", "nearest"], "one pair for two tasks: mean of A and sum of G, or the nearest product"
+        Literal["mean", "nearest"], "how factors of tasks are merged: mean of A and sum of G, or the nearest product"
     ] = "mean"
     head_factors: Annotated[Literal["kronecker", "diagonal"], "whether heads have factors or a diagonal"] = "kronecker"
     sharing: Annotated[

@@ -47,7 +47,7 @@ class Vcl:
     fit: Fit = field(default_factory=slow_fit)
     draws: Draws = 10
     start: Annotated[
-        Literal["reset", "continue", "restart"], "whether variances, nothing or all starts anew at each task"
+        Literal["reset", "continue", "restart"], "what is reset at each task: the variances, nothing, or all"
     ] = "reset"
     init_var: Annotated[Variance, "initial variance of the posterior"] = E12
 
@@ -154,7 +154,7 @@ GENERATIVE_METHODS: tuple[MethodEntry, ...] = (
         VclCoreset, coreset, models="generators",
     ),
     MethodEntry(
-        "naive", "the naive online VAE: each task starts where the last ended, nothing is held",
+        "naive", "the naive online VAE: each task starts where the last ended, no penalty",
         Naive, lambda s: Method(MaximumLikelihood(s.fit.ascent(), draws=s.draws, **GLOROT)),
         models="generators", draws=False, ignores=NO_PRIOR,
     ),

@@ -325,13 +325,13 @@ METHODS: tuple[MethodEntry, ...] = (
         draws=False, ignores=NO_PRIOR,
     ),
     MethodEntry(
-        "map", "maximum a posteriori: every parameter held alike at the last estimate",
+        "map", "maximum a posteriori: one penalty strength for all weights",
         Map, lambda s: Method(MaximumAPosteriori(s.point.fit.ascent(), s.lam, s.point.init_sd)),
         draws=False,
     ),
     MethodEntry("lp", "Laplace propagation, diagonal", Lp, lp, draws=False),
     MethodEntry(
-        "lp-kron", "Laplace propagation, Kronecker-factored: curvature of each layer under the belief itself",
+        "lp-kron", "Laplace propagation, Kronecker-factored: curvature averaged over the posterior",
         LpKron, lp_kron, draws=False, values=COOLED, version=2, grid=FACTOR_GRID,
     ),
     MethodEntry(
@@ -339,7 +339,7 @@ METHODS: tuple[MethodEntry, ...] = (
         LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED, version=2, grid=FACTOR_GRID,
     ),
     MethodEntry(
-        "vcl-kron", "VCL with a Kronecker-factored posterior: lp-kron, then a variational fit from there",
+        "vcl-kron", "VCL with a Kronecker-factored posterior: variational fit started at lp-kron's result",
         VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW, version=2,
         grid=FACTOR_GRID,
     ),
