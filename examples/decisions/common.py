@@ -56,12 +56,13 @@ class Baseline:
     def __init__(
         self, net: nn.Module, features: int, outputs: int, project: str, lam: float = 1.0, seed: int = 0,
         standardize: Standardize = "auto",
+        epochs: int | None = None,
     ) -> None:  # fmt: skip
         self.model = vcl.Network(net, features, vcl.Categorical(), start="module")
         self.outputs, self.project, self.lam, self.rng = outputs, project, lam, vcl.Rng(seed)
         self.state: Any = None
         self.scaling: Any = None
-        self.effort, self.standardize = Effort(), standardize
+        self.effort, self.standardize = Effort(epochs), standardize
 
     def method(self, examples: int) -> vcl.Method[Any]:
         """Fine-tuning or EWC."""
