@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from vcl.lab.cli import app
 
@@ -96,6 +97,29 @@ def test_the_plugins_of_the_lab_run(tmp_path: Path) -> None:
     assert "vcl-fading" in vcl(
         tmp_path, "run permuted-digits --preset smoke --method vcl-fading --plugin my_method.py --dry-run"
     )
+
+
+def test_the_page_of_models_runs_from_its_first_line_to_its_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its blocks in their order: Python that makes data, commands, and Python that loads what they made (`py`)."""
+    text = (ROOT / "docs" / "model-command.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    said = ""
+    for number, (fence, code) in enumerate(blocks(text, "python", "sh", "py")):
+        if text.splitlines()[fence] == "```sh":
+            for line in code:
+                ended = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+                assert ended.exit_code == 0, ended.exception
+                said += ended.output
+            continue
+        program = run(text, [(fence, code)], tmp_path, f"{number}")
+        assert program.returncode == 0, program.stderr
+        said += program.stdout
+    assert re.search(r"189 rows with a target: accuracy 9[4-9]", said)
+    assert "look at the rows" in said
+    assert (tmp_path / "predictions.csv").read_text().startswith("label,p_benign,p_malignant,uncertainty,aleatoric,")
+    assert (tmp_path / "module.pt2").is_file()
 
 
 def commands(text: str) -> list[str]:

@@ -76,14 +76,11 @@ def test_the_import_contract_covers_every_module_of_the_core() -> None:
     from pathlib import Path
 
     root = Path(__file__).parents[1]
-    core, learners, *_ = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    covered = {module for contract in contracts[:3] for module in contract["source_modules"]}
     found = {
         f"vcl.{path.stem}"
         for path in (root / "src/vcl").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert set(core["source_modules"]) | set(learners["source_modules"]) == found - {
-        "vcl.__init__",
-        "vcl.__main__",
-        "vcl.lab",
-    }
+    assert covered == found - {"vcl.__init__", "vcl.__main__", "vcl.lab"}

@@ -2,6 +2,7 @@
 
 The names that most programs need are here. The others are in submodules: :mod:`vcl.projections`, :mod:`vcl.coresets`,
 :mod:`vcl.beliefs`, :mod:`vcl.models`, :mod:`vcl.fitting`, :mod:`vcl.predicting`, :mod:`vcl.learner`, :mod:`vcl.data`.
+Estimators for scikit-learn are in ``vcl.sklearn``, which needs ``vcl[lab]``.
 """
 
 from importlib import import_module
@@ -22,6 +23,8 @@ _ROOMS = (
     "engines",
     "errors",
 )
+_EXTRAS = ("sklearn",)
+"""Modules that need more than the core's dependencies; nothing looks into them for a name."""
 
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ else:  # hidden from type checkers, so that they report unknown names
         """A public name or submodule, imported on first use, so that the command line starts without torch."""
         if name == "__all__":
             return sorted(_defined("vcl._public", "vcl."))
-        if name in _ROOMS:
+        if name in (*_ROOMS, *_EXTRAS):
             return import_module(f"vcl.{name}")
         if not name.startswith("_"):
             public = _defined("vcl._public", "vcl.")

@@ -19,7 +19,7 @@ from vcl.fitting.loop import Report, silent
 from vcl.models.base import Heads, Model
 from vcl.models.fingerprint import Fingerprint, check_model, fingerprint
 from vcl.ops.rng import Rng
-from vcl.projections.base import Projection, Target, lambda_of, select_runs
+from vcl.projections.base import FitsCoresets, Projection, Target, lambda_of, select_runs
 
 Q = TypeVar("Q", bound=Belief)
 
@@ -118,7 +118,10 @@ class Method(Generic[Q]):
         refit: Projection[Q] | None = None,
         predictive: Predictive = "joint",
     ) -> None:
-        """By default ``choose`` is :class:`vcl.coresets.Nothing` (no coreset) and ``refit`` is ``project``."""
+        """By default ``choose`` is :class:`vcl.coresets.Nothing` (no coreset) and ``refit`` is ``project`` or its
+        ``for_coresets()``."""
+        if refit is None and not isinstance(project, type):
+            refit = project.for_coresets() if isinstance(project, FitsCoresets) else project
         rule: CoresetRule = Nothing() if choose is None else choose
         for what, given in (("project", project), ("choose", rule), ("refit", refit or project)):
             if isinstance(given, type) or given is None:

@@ -221,6 +221,8 @@ def test_the_start_has_the_weight_that_is_asked_for() -> None:
     assert NATURAL.reach(1000) == pytest.approx(25, rel=0.05)
     assert NATURAL.reach(100) > 15
     assert NATURAL.reach(30) > 8
+    rhos = [(1 - exp(-3 * 25 / 3)) * (1 - k / 3) ** 2 for k in range(3)]
+    assert NATURAL.reach(3) == pytest.approx(-sum(log(1 - rho + rho**2 / 2) for rho in rhos))
 
 
 def test_variances_end_where_ten_times_the_steps_end_wherever_they_began() -> None:
@@ -266,6 +268,43 @@ class TestHealth:
         deviations = self.told(VariationalKL(Ascent(3, 20, 1e-3), 1, climbs="log_sd"))[-1].health
         assert deviations is not None
         assert deviations.reach == pytest.approx(12e-3)
+
+    def test_of_a_natural_fit_only_variances_that_grew_are_limited(self) -> None:
+        """From the prior's variances many labels pull all variances down, farther than steps could let them grow."""
+        natural = NaturalGradient(forget=0.5)
+        model, (task,) = small_network(), blob_tasks(1)
+        prior, told = model.prior({"h0": 2}), list[Progress]()
+        data = task.train._replace(x=30 * task.train.x)
+        project = VariationalKL(Ascent(20, None), 1, init_var=1.0, ml_start=False, natural=natural)
+        q = project(Target(prior, model, data, prior), Rng((0,)), told.append)
+        health = told[-1].health
+        assert health is not None
+        assert health.growth
+        reach = 0.9 * natural.reach(20)
+        assert bool((q.log_var < -reach).any()), "falls that are longer than the limit of growth"
+        torch.testing.assert_close(health.limited, (q.log_var > reach).float().mean(1))
+        wide = health._replace(limited=torch.tensor([0.4])).warning()
+        assert wide.startswith("40% of the log variances grew as far as the steps allow")
+        assert wide.endswith("take more steps")
+
+    @pytest.mark.parametrize("init_var", [0.3, 0.5])
+    def test_new_tensors_are_compared_with_the_variance_that_they_started_at(self, init_var: float) -> None:
+        """Two of Adam's steps of 1e-3 move most log variances by nearly 2e-3 from init_var, and none that far else."""
+        model, (task,), told = small_network(), blob_tasks(1), list[Progress]()
+        project, prior = VariationalKL(Ascent(2, None, 1e-3), 1, init_var=init_var), model.prior({"h0": 2})
+        q = project(Target(prior, model, task.train, prior), Rng((0,)), told.append)
+        health = told[-1].health
+        assert health is not None
+        far = (q.log_var - log(init_var)).abs() >= 0.9 * 2e-3
+        assert 0 < far.float().mean() < 1
+        torch.testing.assert_close(health.limited, far.float().mean(1))
+
+    def test_a_full_gaussian_has_no_health(self) -> None:
+        model, (task,), told = small_network(), blob_tasks(1), list[Progress]()
+        project, prior = VariationalKL(Ascent(3, 20, 1e-3), 1, family="full"), model.prior({"h0": 2})
+        project(Target(project.initial(prior), model, task.train, prior), Rng((0,)), told.append)
+        assert told
+        assert all(each.health is None for each in told)
 
     def test_a_natural_fit_is_not_limited_and_its_kl_and_pruned_units_are_known(self) -> None:
         project, model, (task,) = VariationalKL(Ascent(100, None), 1, natural=NATURAL), small_network(), blob_tasks(1)

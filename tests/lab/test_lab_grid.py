@@ -28,7 +28,7 @@ from vcl.lab.show import Group, show_groups
 from vcl.lab.streams import Arrays, arrays
 from vcl.ops.rng import Rng
 
-TAKERS = ("map", "lp", "lp-kron", "ewc-kron", "vcl-kron", "vcl-kron-random", "ewc", "si")
+TAKERS = ("map", "lp", "lp-kron", "ewc-kron", "vcl-kron", "vcl-kron-natural", "vcl-kron-random", "ewc", "si")
 
 
 def plan(
@@ -97,6 +97,14 @@ def test_a_grid_leaves_methods_without_a_lambda_alone() -> None:
     assert made.grid == {"ewc": (1.0, 10.0)}
 
 
+def test_a_method_has_a_grid_of_its_own_where_the_paper_has_none() -> None:
+    for name in ("lp-kron", "ewc-kron", "vcl-kron", "vcl-kron-natural", "vcl-kron-random"):
+        for experiment_name in ("permuted-digits", "split-mnist"):
+            assert plan(name, "lambda=paper", name=experiment_name).grid == {name: (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)}
+    both = plan("ewc,lp-kron", "lambda=paper", name="split-mnist").grid
+    assert both["ewc"] == experiment("split-mnist").grids["ewc"]
+
+
 def test_who_takes_a_lambda() -> None:
     assert tuple(entry.name for entry in METHODS if entry.takes_lambda) == TAKERS
 
@@ -149,7 +157,7 @@ def test_what_the_user_says_wins() -> None:
 @pytest.mark.parametrize("key", ["lambda", "lam"])
 def test_a_lambda_of_the_user_is_for_all_that_take_one(key: str) -> None:
     made = plan(",".join(TAKERS), changes=(f"{key}=3",))
-    assert [settings(made, name, "lam") for name in TAKERS] == [(3.0,)] * 8
+    assert [settings(made, name, "lam") for name in TAKERS] == [(3.0,)] * len(TAKERS)
 
 
 def test_the_number_of_seeds_is_the_same_for_every_method() -> None:

@@ -254,6 +254,7 @@ PERMUTED_OWN = {
 }
 COOLED = {"schedule": "cosine", "batch": 256}
 ONE_DRAW = {"schedule": "cosine", "draws": 1, "estimator": "local"}
+NEAR = {**ONE_DRAW, "forget": 2.0}
 SPLIT_OWN = {"ewc": {"fisher_samples": 200}, "lp": {"fisher_samples": 200}, "vcl-restart": RESTART}
 
 
@@ -265,11 +266,13 @@ SPLIT_OWN = {"ewc": {"fisher_samples": 200}, "lp": {"fisher_samples": 200}, "vcl
             "vcl-restart": RESTARTED, "vcl-restart-random": RESTARTED, "map": {"epochs": 20, "batch": 200},
             "mle": {"epochs": 20, "batch": 200}, "lp-kron": {"schedule": "cosine", "epochs": 30},
             "ewc-kron": {"schedule": "cosine", "epochs": 30}, "vcl-kron": {**ONE_DRAW, "epochs": 15},
+            "vcl-kron-natural": {**NEAR, "epochs": 15},
             "vcl-kron-random": {**ONE_DRAW, "epochs": 15, "coreset_epochs": 15},
         }),
         # Batches where the paper's are whole tasks.
         ("split-mnist", ["paper"], {
             "lp-kron": {**COOLED, "epochs": 20}, "ewc-kron": {**COOLED, "epochs": 20},
+            "vcl-kron-natural": {**COOLED, **NEAR, "epochs": 20},
             "vcl-kron": {**COOLED, **ONE_DRAW, "epochs": 20}, "vcl-kron-random": {**COOLED, **ONE_DRAW, "epochs": 20},
         }),
         ("split-notmnist", ["paper"], {"lp-kron": COOLED, "vcl-kron": {**COOLED, **ONE_DRAW}}),

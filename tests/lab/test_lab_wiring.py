@@ -46,14 +46,14 @@ SETTINGS: dict[str, Any] = {
     "coreset_start": "continue", "init_var": 0.23, "init_sd": 0.24, "lam": 0.25, "fisher": "true",
     "fisher_samples": 17, "anchor": "previous", "damping": 0.26, "filter_batch": 18, "particles": 190,
     "curvature": "expected", "labels": "exact", "curvature_rounds": 27, "curvature_draws": 28, "factors": "nearest",
-    "head_factors": "diagonal", "newton_rate": 0.28, "forget": 19.0, "momentum": 0.29,
+    "head_factors": "diagonal", "sharing": "reduce", "newton_rate": 0.28, "forget": 19.0, "momentum": 0.29,
 }  # fmt: skip
 TASK, CORESET = Ascent(11, 12, 0.21, "cosine", 0.22), Ascent(14, 15, 0.21, "cosine", 0.22)
 PATH = replace(TASK, average=0.0)  # synaptic intelligence follows every step
 FIT = VariationalKL(TASK, 16, "local", "restart", 0.23, 0.24)
 REFIT = VariationalKL(CORESET, 16, "local", "continue", 0.23, 0.24)
 PHI = Curvature("true", 17)
-FACTORS = KroneckerCurvature("expected", "exact", 17, 27, 28, "nearest", "diagonal")
+FACTORS = KroneckerCurvature("expected", "exact", 17, 27, 28, "nearest", "diagonal", "reduce")
 KRONECKER = KroneckerVariational(KroneckerLaplace(TASK, 0.25, FACTORS), TASK, 16, "local")
 KRONECKER_REFIT = KroneckerVariational(KroneckerLaplace(CORESET, 0.25, FACTORS), CORESET, 16, "local")
 
@@ -79,6 +79,7 @@ WIRED: dict[str, Method[Any]] = {
     "lp-kron": alone(KroneckerLaplace(TASK, 0.25, FACTORS)),
     "ewc-kron": alone(KroneckerLaplace(TASK, 0.25, FACTORS, prior=False)),
     "vcl-kron": alone(KRONECKER),
+    "vcl-kron-natural": alone(replace(KRONECKER, natural=NaturalGradient(0.28, 19.0, 0.29))),
     "vcl-kron-random": Method(KRONECKER, RandomK(13), KRONECKER_REFIT, "per-head"),
     "ewc": alone(ElasticWeightConsolidation(TASK, 0.25, PHI, "previous", 0.24)),
     "si": alone(SynapticIntelligence(PATH, 0.25, 0.26, 0.24)),

@@ -303,7 +303,12 @@ def test_what_cannot_be_is_refused_with_a_sentence(settings: Any, words: str) ->
     assert words in str(error.value)
 
 
-def test_a_head_of_another_size_than_its_start_is_refused() -> None:
-    model = Network(mlp(6, [5]), 5, Categorical(), head_start={"a": (torch.zeros(2, 5), torch.zeros(2))})
-    with pytest.raises(VclError, match=r"has shape \(2, 5\), but the head needs \(3, 5\)"):
-        model.prior({"a": 3})
+def test_a_head_smaller_than_its_start_is_refused_and_a_larger_one_has_its_mean_in_the_first_rows() -> None:
+    start = {"a": (torch.full((2, 5), 3.0), torch.ones(2))}
+    model = Network(mlp(6, [5]), 5, Categorical(), prior_mean="module", head_start=start)
+    with pytest.raises(VclError, match=r"has shape \(2, 5\), but the head needs \(1, 5\)"):
+        model.prior({"a": 1})
+    prior = model.prior({"a": 4})
+    means = prior.layout.split(prior.mean)
+    assert torch.equal(means["heads.a.weight"][0], torch.cat([start["a"][0], torch.zeros(2, 5)]))
+    assert torch.equal(means["heads.a.bias"][0], torch.tensor([1.0, 1.0, 0.0, 0.0]))

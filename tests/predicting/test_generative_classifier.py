@@ -89,6 +89,19 @@ class TestAgainstFactorAnalysis:
         assert torch.allclose(classify(found), EXACT.softmax(-1), atol=1e-9)
         assert torch.allclose(score(found, prior), joint.sum(-1).log(), atol=1e-9)
         assert torch.allclose(score(found), EXACT.logsumexp(-1) - log(3), atol=1e-9)
+        assert torch.allclose(score(found, [5, 3, 2]), score(found, prior), atol=1e-9), "weights need not sum to 1"
+
+    def test_classes_take_different_draws(self) -> None:
+        """Two classes that are alike have different Monte Carlo errors, which then do not move with each other."""
+        q = belief(shift=0.1, widen=1.2)
+        params = LAYOUT.split(q.mean)
+        for name in LAYOUT.names:
+            if name.startswith(f"heads.{CLASSES[1]}."):
+                params[name] = params[name.replace(f"heads.{CLASSES[1]}.", f"heads.{CLASSES[0]}.")]
+        found = estimate(q._replace(mean=LAYOUT.join(params, lead=1)), 20)[0]
+        gap = (found[:, 0] - found[:, 1]).abs()
+        assert float(gap.min()) > 0
+        assert float(gap.max()) < 3
 
     def test_drawn_weights_are_averaged_over(self) -> None:
         exact = torch.stack(

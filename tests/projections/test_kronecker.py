@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from vcl.beliefs.blocks import joined
-from vcl.beliefs.information import Pair, add
+from vcl.beliefs.information import Information, Pair, add, between
 from vcl.beliefs.kronecker import Kronecker
 from vcl.data import Data, dataset
-from vcl.errors import VclError
+from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent
 from vcl.models import Network
@@ -21,7 +22,7 @@ from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.layer_weights import Block
 from vcl.ops.rng import Rng
 from vcl.projections import KroneckerLaplace, Target
-from vcl.projections.kronecker import past, prior_precision
+from vcl.projections.kronecker import gaussian_at, past, prior_precision
 
 EXACT = Ascent(epochs=3000, batch=None, lr=0.05, schedule="cosine")
 NOISE, PRIOR = 0.5, 2.0
@@ -512,3 +513,224 @@ def test_a_belief_cannot_be_cut_within_a_layer() -> None:
         tensors = {key: value for key, value in q.tensors().items() if key != name}
         with pytest.raises(VclError):
             Kronecker.from_tensors(q.layout, tensors if bad is None else {**tensors, name: bad})
+
+
+def test_information_that_is_not_finite_is_told_with_its_runs() -> None:
+    """In factors, and in the diagonal of what has no rule."""
+    model, data, theta = mlp_problem(runs=3)
+    prior = model.prior({"h": 3}).to(torch.float64)
+    q = Kronecker.from_prior(prior).expand(3)
+    delta, how = prior_precision(model, q, prior), KroneckerCurvature("mode", "empirical")
+    blocks = how.layers(model, q.layout, theta, data)
+    for kept, name in ((blocks, "trunk.3.weight"), (blocks[:1], "trunk.3.weight")):
+        found = how(model, q.layout, theta.unsqueeze(1), data, kept, Rng((0, 1, 2)))
+        diagonal = found.diagonal.clone()
+        if len(kept) > 1:
+            found.pairs[blocks[1]].G[1, 0, 0] = torch.inf
+        else:
+            diagonal[1, q.layout.positions(q.layout.where(lambda each: each == "trunk.3.weight"))] = torch.inf
+        with pytest.raises(NonFiniteError, match=f"curvature of '{name}' is not finite") as error:
+            gaussian_at(model, theta, q, found._replace(diagonal=diagonal), delta, how, {})
+        assert error.value.runs == (1,)
+
+
+def test_between_blends_each_run_by_itself() -> None:
+    """Shapes linearly and scales geometrically; a run whose factor did not change keeps its bits."""
+    g = torch.Generator().manual_seed(0)
+    old, new = (
+        torch.rand(2, 3, 4, 4, generator=g, dtype=torch.float64) * torch.tensor([1.0, 1000.0])[:, None, None, None]
+    )
+    new[1] = old[1] * (1 + 1e-9)
+    rows, block = torch.ones(3).double(), Block("w", None)
+    flat = torch.rand(2, 3, 5, generator=g, dtype=torch.float64)
+    flat[1, 2] = 0
+    both = [Information({block: Pair(A, A + 1, rows)}, d) for A, d in ((old, flat[0]), (new, flat[1]))]
+    found = between(*both, 0.25)
+    for mine, one, two in (
+        (found.pairs[block].A, old, new), (found.pairs[block].G, old + 1, new + 1), (found.diagonal, *flat)
+    ):  # fmt: skip
+        for run in range(3):
+            a, b = one[run].sum(), two[run].sum()
+            if run == 1 and mine.dim() == 3:
+                assert torch.equal(mine[run], one[run])
+            elif float(b) == 0:
+                assert torch.allclose(mine[run], 0.75 * one[run])
+            else:
+                size = (0.75 * a.log() + 0.25 * b.log()).exp()
+                assert torch.allclose(mine[run], size * (0.75 * one[run] / a + 0.25 * two[run] / b))
+    alone = between(*(Information({}, each.diagonal[1:2]) for each in both), 0.25)
+    assert torch.equal(alone.diagonal, found.diagonal[1:2])
+
+
+class Pieces(nn.Module):
+    """A weight that is used by a layer, and once more in parts."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.a, self.way = nn.Linear(3, 3, bias=False), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = {"chunk": self.a.weight.chunk(3), "split": self.a.weight.split(1), "unbind": self.a.weight.unbind(0)}
+        again = torch.stack([part.flatten() for part in parts[self.way]])
+        found: Tensor = torch.tanh(self.a(x)) @ again.mT
+        return found
+
+
+@pytest.mark.parametrize("way", ["chunk", "split", "unbind"])
+def test_a_weight_that_is_used_again_in_parts_is_no_layer(way: str) -> None:
+    model = Network(Pieces(way), 3, Categorical())
+    layout = model.prior({"h": 2}).layout
+    data = dataset(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]), head="h")
+    blocks = KroneckerCurvature().layers(model, layout, torch.zeros(1, layout.size), data)
+    assert [block.weight for block in blocks] == ["heads.h.weight"]
+
+
+class Sequence(nn.Module):
+    """A layer over a sequence in one of several orders of its rows."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.a, self.way = nn.Linear(3, 4), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.way == "examples first":
+            return torch.tanh(self.a(x)).mean(1)
+        if self.way == "sequence first":
+            return torch.tanh(self.a(x.transpose(0, 1))).mean(0)
+        if self.way == "flat":
+            return torch.tanh(self.a(x.reshape(-1, 3))).view(len(x), -1, 4).mean(1)
+        if self.way == "flat, sequence first":
+            return torch.tanh(self.a(x.transpose(0, 1).reshape(-1, 3))).view(-1, len(x), 4).mean(0)
+        if self.way == "four axes":
+            return torch.tanh(self.a(x.transpose(0, 1).unsqueeze(0))).mean((0, 1))
+        return torch.tanh(self.a(x.mean(0))).mean(0).expand(len(x), 4) + 0 * x.sum((1, 2)).unsqueeze(1)
+
+
+@pytest.mark.parametrize("way", ["sequence first", "flat", "flat, sequence first", "four axes"])
+@pytest.mark.parametrize("length", [5, 6])
+def test_reduced_rows_do_not_depend_on_the_order_of_axes(way: str, length: int) -> None:
+    """Also where a sequence is as long as there are examples."""
+    g = torch.Generator().manual_seed(0)
+    data = dataset(torch.randn(6, length, 3, generator=g).double(), torch.arange(6) % 2, head="h")
+    found = []
+    for each in ("examples first", way):
+        model = Network(Sequence(each), 4, Categorical())
+        layout = model.prior({"h": 2}).layout
+        theta = torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        how = KroneckerCurvature("mode", "exact", sharing="reduce")
+        blocks = how.layers(model, layout, theta, data)
+        found.append(how(model, layout, theta.unsqueeze(1), data, blocks, Rng(0)).pairs[blocks[0]])
+    for one, two in zip(*found, strict=True):
+        assert torch.allclose(one, two)
+    assert found[0].rows.tolist() == [6.0]
+
+
+def test_reduced_rows_of_attention_are_those_of_each_example() -> None:
+    """Also of its output's projection, whose rows are flat; in both orders of axes."""
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(5, 3, 2, generator=g), torch.arange(5) % 2
+    data = dataset(x, y, head="h")
+    model = Network(Attention(), 4, Categorical())
+    layout = model.prior({"h": 2}).layout
+    theta = torch.randn(1, layout.size, generator=g)
+    how = KroneckerCurvature("mode", "empirical", sharing="reduce")
+    blocks = how.layers(model, layout, theta, data)
+    found = how(model, layout, theta.unsqueeze(1), data, blocks, Rng(0)).pairs
+    (out,) = (block for block in blocks if "out_proj" in block.weight)
+    # The summed gradient of the output's projection is that of its bias.
+    one = torch.func.grad(
+        lambda params, x, y: model.log_lik(params, Data(x, y, data.source[0, :1], data.sources)).sum()
+    )
+    params = {name: value[0] for name, value in layout.split(theta).items()}
+    each = torch.stack([one(params, x[n : n + 1], y[n : n + 1])[out.bias] for n in range(5)])
+    assert torch.allclose(found[out].G[0], each.mT @ each, atol=1e-5)
+    assert found[out].rows.tolist() == [5.0]
+
+
+def test_rows_that_belong_to_no_example_cannot_be_reduced() -> None:
+    model = Network(Sequence("mean over examples"), 4, Categorical())
+    layout = model.prior({"h": 2}).layout
+    data = dataset(torch.randn(6, 5, 3), torch.arange(6) % 2, head="h")
+    theta, how = torch.randn(1, layout.size), KroneckerCurvature("mode", sharing="reduce")
+    blocks = how.layers(model, layout, theta, data)
+    with pytest.raises(VclError, match="so it is not known which rows are an example's; use sharing='expand'"):
+        how(model, layout, theta.unsqueeze(1), data, blocks, Rng(0))
+
+
+class Inner(nn.Module):
+    """A layer under a vmap of the module's own, or one that is computed again for its gradient."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.a, self.b, self.way = nn.Linear(3, 4), nn.Linear(4, 4), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.way == "vmap":
+            return torch.tanh(self.b(torch.vmap(self.a, in_dims=1, out_dims=1)(x).mean(1)))
+        found: Tensor = checkpoint(self.b, self.a(x.mean(1)), use_reentrant=False)
+        return found
+
+
+def test_a_layer_within_a_vmap_is_diagonal_and_one_that_is_computed_again_is_refused() -> None:
+    data = dataset(torch.randn(8, 5, 3), torch.arange(8) % 2, head="h")
+    model = Network(Inner("vmap"), 4, Categorical())
+    prior, project = model.prior({"h": 2}), KroneckerLaplace(Ascent(2, None, 1e-2))
+    q = project(Target(project.initial(prior), model, data, prior), Rng(0))
+    assert [block.weight for block in q.blocks] == ["trunk.b.weight", "heads.h.weight"]
+    assert bool((q.layout.split(q.log_var)["trunk.a.weight"] < 0).all())
+    model, told = Network(Inner("checkpoint"), 4, Categorical()), list[Any]()
+    with pytest.raises(VclError, match=r"cannot be recorded .* such as torch.utils.checkpoint"):
+        project(Target(project.initial(prior), model, data, prior), Rng(0), told.append)
+    assert not told, "before any work"
+
+
+class Reordered(nn.Module):
+    """Parameters that are registered in another order than they are used, biases first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.two = nn.Linear(5, 3)
+        self.shift = nn.Parameter(torch.zeros(3))
+        self.one = nn.Linear(4, 5)
+        for layer in (self.one, self.two):
+            weight = layer.weight
+            del layer.weight
+            layer.register_parameter("weight", weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.two(torch.tanh(self.one(x.flatten(1)))) + self.shift)
+
+
+def test_the_order_of_parameters_changes_nothing() -> None:
+    model, data, theta = mlp_problem()
+    other = Network(Reordered(), 3, Categorical())
+    layout, turned = model.prior({"h": 3}).layout, other.prior({"h": 3}).layout
+    names = {"trunk.one": "trunk.1", "trunk.two": "trunk.3", "heads.h": "heads.h"}
+    assert turned.names.index("trunk.one.bias") < turned.names.index("trunk.one.weight")
+    params = layout.split(theta)
+    same = {f"{mine}.{kind}": params[f"{its}.{kind}"] for mine, its in names.items() for kind in ("weight", "bias")}
+    start = turned.join({**same, "trunk.shift": theta.new_zeros(1, 3)}, lead=1)
+    how = KroneckerCurvature("mode", "exact")
+    found = []
+    for network, at in ((model, theta), (other, start)):
+        q = Kronecker.from_prior(network.prior({"h": 3}).to(torch.float64))
+        delta = prior_precision(network, q, network.prior({"h": 3}))
+        blocks = how.layers(network, q.layout, at, data)
+        information = how(network, q.layout, at.unsqueeze(1), data, blocks, Rng(0))
+        found.append(gaussian_at(network, at, q, information, delta, how, {}))
+    plain, mine = found
+    assert len(mine.blocks) == 3
+    pairs = {block.weight: factors for block, factors in mine.blocks.items()}
+    for block, factors in plain.blocks.items():
+        name = next(a for a, b in names.items() if block.weight.startswith(b))
+        assert torch.allclose(pairs[f"{name}.weight"].A, factors.A)
+        assert torch.allclose(pairs[f"{name}.weight"].G, factors.G)
+    saved = Kronecker.from_tensors(mine.layout, mine.tensors())
+    shared = turned.where(lambda name: name != "trunk.shift")
+    order = torch.cat([
+        layout.positions(layout.where(lambda name, name_=name_: name == name_))  # type: ignore[misc]
+        for name_ in (name.replace("one", "1").replace("two", "3") for name in shared.names)
+    ])  # fmt: skip
+    for q in (mine, saved):
+        covariance = torch.linalg.inv(dense_precision(q.restrict(shared)))
+        assert torch.allclose(covariance, torch.linalg.inv(dense_precision(plain))[order][:, order], atol=1e-9)

@@ -19,7 +19,8 @@ from vcl.engines.general import General
 from vcl.engines.rotated_bound import RotatedBound
 from vcl.errors import VclError
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
-from vcl.fitting.loop import Ascent
+from vcl.fitting.loop import Ascent, Progress
+from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.fitting.step import by_autograd
 from vcl.models import Network
 from vcl.models.likelihoods import Categorical, Normal
@@ -183,6 +184,10 @@ def test_lambda_tempers_data_and_keeps_the_prior() -> None:
     half = tempered(q, model, prior, (0.5, 0.0))
     assert torch.allclose((-half.log_var[0]).exp(), 0.5 * ((-q.log_var[0]).exp() - 1) + 1)
     assert torch.allclose(half.log_var[1], torch.zeros(1).double())
+    wide = q._replace(log_var=q.log_var + 1)  # some variances are above the prior's
+    both = tempered(wide, model, prior, (1.0, 0.5))
+    assert torch.equal(both.log_var[0], wide.log_var[0]), "lambda = 1 in a stack is lambda = 1 alone"
+    assert float(both.log_var[1].max()) <= 0
 
 
 def test_it_forgets_less_than_the_start_of_its_fit_by_its_own_bound() -> None:
@@ -200,6 +205,55 @@ def test_it_forgets_less_than_the_start_of_its_fit_by_its_own_bound() -> None:
     noise = torch.randn(RUNS, elbo.noise(data), generator=g)
     values = [elbo.gradient(elbo.parameters(q), data, 60, noise).value.clone() for q in (start, end)]
     assert bool((values[1] > values[0]).all())
+
+
+def test_the_kl_of_each_layer_is_that_of_its_marginal() -> None:
+    g = torch.Generator().manual_seed(8)
+    layout = network().prior({"h": 3}).layout
+    q, p = random_belief(layout, g, head=False), random_belief(layout, g, head=False)
+    fit = KroneckerFit(p, q.blocks, Roles(layout, layout, NONE))
+    found = fit.kl_by_tensor(fit.parameters(q))
+    assert list(found) == ["trunk.1.weight", "trunk.3.weight", "heads.h.weight", "heads.h.bias"]
+    for name, value in found.items():
+        names = {name} if name.startswith("heads") else {name, name.replace("weight", "bias")}
+        part = layout.where(lambda each, names=names: each in names)  # type: ignore[misc]
+        one, two = q.restrict(part), p.restrict(part)
+        precision, shift = torch.linalg.inv(dense(two)), one.mean - two.mean
+        trace = (precision * dense(one)).sum((1, 2))
+        quadratic = torch.einsum("ri,rij,rj->r", shift, precision, shift)
+        exact = 0.5 * (trace + quadratic - part.size + dense(two).logdet() - dense(one).logdet())
+        assert torch.allclose(value, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("natural", [None, NaturalGradient(forget=0.2)])
+def test_a_fit_tells_how_far_it_got(natural: NaturalGradient | None) -> None:
+    """Log variances against those of Laplace propagation, where the fit starts; natural steps limit only growth."""
+    g = torch.Generator().manual_seed(0)
+    model, told = network(), list[Progress]()
+    x = torch.randn(40, 4, generator=g)
+    data = dataset(x, x[:, :3].argmax(1), head="h", runs=RUNS)
+    prior = model.prior({"h": 3})
+    laplace = KroneckerLaplace(Ascent(30, 20, 1e-2, "cosine"))
+    project = KroneckerVariational(laplace, Ascent(2, None, 1e-3), natural=natural)
+    first = project.initial(prior).expand(RUNS)
+    start = laplace(Target(first, model, data, prior), Rng((0, 1)))
+    q = project(Target(first, model, data, prior), Rng((0, 1)), told.append)
+    told = [each for each in told if each.what == "variational fit"]
+    assert [each.health is None for each in told] == [True, False]
+    health = told[-1].health
+    assert health is not None
+    moved = q.log_var - start.log_var
+    reach = 2e-3 if natural is None else natural.reach(2)
+    assert health.reach == pytest.approx(reach)
+    far = (moved.abs() if natural is None else moved) >= 0.9 * reach
+    assert torch.allclose(health.limited, far.float().mean(1))
+    assert bool(far.any())
+    assert health.growth == (natural is not None)
+    assert list(health.kl) == ["trunk.1.weight", "trunk.3.weight", "heads.h.weight"]
+    fit = KroneckerFit(first, q.blocks, Roles(q.layout, q.layout, NONE))
+    total = torch.stack([*health.kl.values()]).sum(0)
+    assert torch.allclose(total, fit.kl(fit.parameters(q)), rtol=1e-4)
+    assert not health.pruned
 
 
 def test_it_needs_a_posterior_over_every_parameter() -> None:
@@ -279,3 +333,47 @@ def test_stacked_runs_equal_runs_alone() -> None:
         assert torch.equal(both.tensors()[name][1:], value), name
     chosen = KroneckerVariational(KroneckerLaplace(lam=(0.5, 2.0))).select([1])
     assert chosen.lam == (2.0,)
+
+
+def turned(q: Kronecker, g: torch.Generator) -> Kronecker:
+    """The same belief with other eigenvectors: other signs, and another basis of a space in which V is the same."""
+    found = {}
+    for block, factors in q.blocks.items():
+        Q_A, Q_G = factors.Q_A.clone(), factors.Q_G.clone()
+        for Q in (Q_A, Q_G):
+            Q *= torch.randint(0, 2, Q[:, :1].shape, generator=g) * 2 - 1
+        turn = torch.linalg.qr(torch.randn(RUNS, 2, 2, generator=g, dtype=torch.float64)).Q
+        Q_A[:, :, :2] = Q_A[:, :, :2] @ turn
+        found[block] = factors._replace(Q_A=Q_A, Q_G=Q_G)
+    return q._replace(blocks=found)
+
+
+def with_an_empty_space(q: Kronecker) -> Kronecker:
+    """V is the same for the first two directions of a layer's inputs."""
+    log_vars = q.layout.split(q.log_var)
+    for block in q.blocks:
+        log_vars[block.weight] = log_vars[block.weight].clone()
+        log_vars[block.weight][:, :, 1] = log_vars[block.weight][:, :, 0]
+    return q._replace(log_var=q.layout.join(log_vars, lead=1))
+
+
+def test_draws_do_not_depend_on_the_choice_of_eigenvectors() -> None:
+    g = torch.Generator().manual_seed(6)
+    model = network()
+    prior = model.prior({"h": 3}).to(torch.float64)
+    q = with_an_empty_space(random_belief(prior.layout, g))
+    other = turned(q, g)
+    noise = torch.randn(RUNS, 3, q.layout.size, generator=g, dtype=torch.float64)
+    assert torch.allclose(q.draw(noise), other.draw(noise), rtol=0, atol=1e-11)
+    data = dataset(torch.randn(7, 4, generator=g).double(), torch.randint(0, 3, (7,), generator=g), head="h", runs=RUNS)
+    first = Kronecker.from_prior(prior).expand(RUNS)
+    for estimator in ("weights", "local"):
+        values = []
+        for each in (q, other):
+            elbo = Elbo(model, InBasis(first, each.blocks), 2, estimator)  # type: ignore[arg-type]
+            noise = torch.randn(RUNS, elbo.noise(data), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+            values.append(elbo.gradient(elbo.parameters(each), data, 7, noise).value)
+        assert torch.allclose(*values, rtol=1e-11)
+    x = torch.randn(RUNS, 6, 4, generator=g, dtype=torch.float64)
+    one, two = (predict(each, model, x, "h", Rng((0, 1)), 3, "local") for each in (q, other))
+    assert torch.allclose(one, two, rtol=0, atol=1e-11)

@@ -7,9 +7,11 @@ import torch
 
 from made import blob_tasks, shape_tasks, small_network, small_vae
 from vcl.beliefs.mean_field import MeanField
+from vcl.coresets import RandomK
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.fitting.natural_gradient import NaturalGradient
+from vcl.models.base import roles
 from vcl.ops.rng import Rng
 from vcl.projections import Merged, Target, VariationalKL, merge
 from vcl.recursion import Method, initial, learn
@@ -54,6 +56,29 @@ def test_points_are_taken_as_they_were_fitted() -> None:
     vae, method = small_vae(), Method[Any](Merged(VariationalKL(Ascent(2, 16), 1, ml_start=False, init="glorot"), 0.5))
     *_, last = learn(initial(vae, method, 1), shape_tasks(2), vae, method, Rng((0,)))
     assert last.propagated.mean.isfinite().all()
+
+
+def test_points_keep_the_values_of_their_fit() -> None:
+    """A point has no density, so it is no part of the product."""
+    vae, (task,) = small_vae(), shape_tasks(1)
+    fit = VariationalKL(Ascent(2, 16), 1, ml_start=False, init="glorot")
+    prior = vae.prior(task.heads)
+    q = fit(Target(prior, vae, task.train, prior), Rng((0,)))
+    new = fit(Target(q, vae, task.train, prior), Rng((1,)))  # so that the points of its encoder are known
+    merged = Merged(fit, 0.5)(Target(q, vae, task.train, prior), Rng((1,)))
+    points = roles(vae, prior.layout).points.names
+    assert points
+    made, fitted = (prior.layout.split(each.mean) for each in (merged, new))
+    for name in points:
+        assert torch.equal(made[name], fitted[name])
+    assert any(not torch.equal(made[name], fitted[name]) for name in made if name not in points)
+
+
+def test_a_coreset_is_fitted_without_merging() -> None:
+    merged = Merged(FIT, 0.3)
+    assert Method(merged, RandomK(3)).refit is FIT
+    assert Method(merged, RandomK(3), merged).refit is merged
+    assert Method(FIT, RandomK(3)).refit is FIT
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.5, float("nan")])

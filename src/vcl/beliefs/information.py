@@ -91,14 +91,16 @@ SAME = 1e-5
 def _blend(x: Tensor, y: Tensor, share: float) -> Tensor:
     """s ((1 - share) x / |x| + share y / |y|) with log s = (1 - share) log |x| + share log |y|, by run.
 
-    x itself if y equals it up to rounding, as the inputs of a first layer do, which depend on no draw.
+    x itself in a run in which y equals it up to rounding, as the inputs of a first layer do, which depend on no draw.
     """
     gap, largest = (x - y).abs().flatten(1).amax(1), x.abs().flatten(1).amax(1)
-    if bool((gap <= SAME * largest).all()):
+    same = gap <= SAME * largest
+    if bool(same.all()):
         return x
     size_x, size_y = (value.abs().flatten(1).sum(1).view(-1, *(1,) * (value.dim() - 1)) for value in (x, y))
     both = (size_x > 0) & (size_y > 0)
     tiny = torch.finfo(x.dtype).tiny
     a, b = size_x.clamp(min=tiny), size_y.clamp(min=tiny)
     size = torch.exp(torch.lerp(a.log(), b.log(), share))
-    return torch.where(both, size * torch.lerp(x / a, y / b, share), torch.lerp(x, y, share))
+    blended = torch.where(both, size * torch.lerp(x / a, y / b, share), torch.lerp(x, y, share))
+    return torch.where(same.view(both.shape), x, blended)

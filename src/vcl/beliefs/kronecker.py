@@ -118,8 +118,12 @@ class Kronecker(NamedTuple):
         return Kronecker(self.layout, mean, log_var, {**kept, **part.blocks})
 
     def draw(self, noise: Tensor) -> Tensor:
-        """theta = mean + Q_G (sqrt(V) noise) Q_A^T; axes of draws go between the run and the parameter axis."""
-        z = like_draws((0.5 * self.log_var).exp(), noise) * noise
+        """theta = mean + Q_G (sqrt(V) Q_G^T noise Q_A) Q_A^T; axes of draws go between the run and the parameter axis.
+
+        The noise is that of theta, so a draw depends neither on the signs of eigenvectors nor on their choice where V
+        is the same, both of which follow from rounding.
+        """
+        z = like_draws((0.5 * self.log_var).exp(), noise) * rotated(self.layout, self.blocks, noise)
         return like_draws(self.mean, noise) + unrotated(self.layout, self.blocks, z)
 
     def factor(self) -> RotatedFactor:

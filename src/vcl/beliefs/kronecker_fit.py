@@ -98,6 +98,8 @@ class KroneckerFit:
         self.effective = self._in_rotated_layout(effective)
         """E [R, D]."""
         self.log_det = previous.log_var.sum(1)
+        own = self.layout.split(self._in_rotated_layout(previous.layout.split(previous.log_var)))
+        self.log_dets = {name: part.flatten(1).sum(1) for name, part in own.items()}
 
     def _turns(self, previous: Kronecker, block: Block, P: Tensor) -> list[_Turn]:
         Q_A, Q_G = (grouped(part) for part in self.rotations[block.weight])
@@ -128,23 +130,31 @@ class KroneckerFit:
         return log if self.scale == 1 else self.scale * log
 
     def draw(self, parameters: Parameters, noise: Tensor) -> Tensor:
-        """theta = Q_G (Mbar + sqrt(V) noise) Q_A^T: [R, S, D]."""
+        """theta = Q_G (Mbar + sqrt(V) Q_G^T noise Q_A) Q_A^T: [R, S, D], as :meth:`Kronecker.draw` does."""
         mean, log = parameters
-        z = like_draws(mean, noise) + like_draws((0.5 * self.log_var(log)).exp(), noise) * noise
+        z = like_draws(mean, noise) + like_draws((0.5 * self.log_var(log)).exp(), noise) * self._rotated(noise)
         return unrotated(self.theta, self.basis, self._in_theta(z))
 
     def kl(self, parameters: Parameters) -> Tensor:
         """KL(q || q_{t-1}) of each run [R]."""
+        return torch.stack([*self.kl_by_tensor(parameters).values()]).sum(0)
+
+    def kl_by_tensor(self, parameters: Parameters) -> dict[str, Tensor]:
+        """The parts of :meth:`kl`, each [R]: of every layer with a basis, by its weight's name, and of each tensor."""
         mean, log = parameters
-        log_var = self.log_var(log)
-        shift = mean - self.mean
-        spread = (self.effective * log_var.exp() - log_var).sum(1) + self.log_det - self.theta.size
-        pulls = self.layout.split(self.effective * shift)
-        shifts = self.layout.split(shift)
-        for name, turns in self.turns.items():
-            parts = torch.split(shifts[name], len(turns[0].P))
-            pulls[name] = torch.cat([_pull(turn, part) for turn, part in zip(turns, parts, strict=True)])
-        return 0.5 * (spread + (self.layout.join(pulls, lead=1) * shift).sum(1))
+        split, log_var, shift = self.layout.split, self.log_var(log), mean - self.mean
+        traces, shifts, effective = split(self.effective * log_var.exp() - log_var), split(shift), split(self.effective)
+        found = {}
+        for name, each in traces.items():
+            part, turns = shifts[name], self.turns.get(name)
+            if turns is None:
+                pull = effective[name] * part
+            else:
+                pieces = torch.split(part, len(turns[0].P))
+                pull = torch.cat([_pull(turn, piece) for turn, piece in zip(turns, pieces, strict=True)])
+            twice = (each + pull * part).flatten(1).sum(1) + self.log_dets[name] - each[0].numel()
+            found[name] = 0.5 * twice
+        return found
 
     def subtract_kl(
         self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, runs: slice
@@ -167,16 +177,16 @@ class KroneckerFit:
         return 0.5 * (total + (pull * shift).sum(1))
 
     def _rotated(self, theta: Tensor) -> Tensor:
-        """theta [R, D] in rotated coordinates Q_G^T W Q_A."""
-        params = self.theta.split(theta)
+        """theta [R, ..., D] in rotated coordinates Q_G^T W Q_A."""
+        params, lead = self.theta.split(theta), theta.dim() - 1
         for block, f in self.basis.items():
-            put_back(params, block, sandwich(grouped(f.Q_G.mT), joined(params, block, 1), grouped(f.Q_A)))
-        return self._in_rotated_layout(params)
+            put_back(params, block, sandwich(grouped(f.Q_G.mT), joined(params, block, lead), grouped(f.Q_A)))
+        return self._in_rotated_layout(params, lead)
 
-    def _in_rotated_layout(self, params: dict[str, Tensor]) -> Tensor:
-        """Values by theta's names, with each layer's weight and bias as one matrix: [R, D]."""
-        whole = {block.weight: joined(params, block, 1) for block in self.basis}
-        return self.layout.join({**params, **whole}, lead=1).contiguous()
+    def _in_rotated_layout(self, params: dict[str, Tensor], lead: int = 1) -> Tensor:
+        """Values by theta's names, with each layer's weight and bias as one matrix: [R, ..., D]."""
+        whole = {block.weight: joined(params, block, lead) for block in self.basis}
+        return self.layout.join({**params, **whole}, lead=lead).contiguous()
 
     def _in_theta(self, values: Tensor) -> Tensor:
         """Values [R, ..., D] of the rotated layout, at the places of theta's layout."""

@@ -102,7 +102,7 @@ class _Drawn(NamedTuple):
 class FirstLayerLocal:
     """sum_s E[y | f_{theta_s}(x)] for fixed draws theta_s ~ q.
 
-    A Kronecker-factored first layer has a = M x + Q_G ( sqrt(V x'^2) eps ) with x' = Q_A^T [x, 1], exactly.
+    A Kronecker-factored first layer has a = M x + Q_G ( sqrt(V x'^2) Q_G^T eps ) with x' = Q_A^T [x, 1], exactly.
     """
 
     def __init__(
@@ -165,7 +165,8 @@ class FirstLayerLocal:
             if self.turn is None:
                 h = torch.addcmul(m, d, self.eps[run, part], out=out)
             else:
-                h = torch.add(m, self.turn.Q_G[run] @ (d * self.eps[run, part]), out=out)
+                Q_G = self.turn.Q_G[run]
+                h = torch.add(m, Q_G @ (d * (Q_G.mT @ self.eps[run, part])), out=out)
             for place, step in enumerate(self.steps):
                 h = self._step(step, h, run, part, memory, place)
             found = self._moments(h)

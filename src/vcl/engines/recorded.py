@@ -1,12 +1,14 @@
 """The layers of any module, by a recorded pass: their inputs, and the gradients of their outputs.
 
-A layer is a call of ``linear``, ``conv1d`` or ``conv2d`` (one group) whose weight is used by no other call. A
-convolution is a linear layer over its unfolded inputs. A linear layer over a sequence has several rows an example.
+A layer is a call of ``linear``, ``conv1d`` or ``conv2d`` (one group) whose weight is used by no other call, and not
+within a ``vmap`` of the module's own. A convolution is a linear layer over its unfolded inputs. A linear layer over a
+sequence has several rows an example; :func:`find_places` finds which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from vcl.beliefs.layout import Params
 from vcl.engines.usage import values_in
+from vcl.errors import VclError
 from vcl.ops.layer_weights import Block
 
 Take = Callable[[Block, Tensor, Tensor], None]
@@ -29,6 +32,20 @@ class _Call(NamedTuple):
     inputs: Callable[[], Tensor]
     probe: Tensor
     rows: Callable[[Tensor], Tensor]
+
+
+class Place(NamedTuple):
+    """Where a layer's rows [..., C] have the examples: the axis, and whether they vary fastest along it."""
+
+    axis: int
+    fastest: bool
+
+    def by_example(self, rows: Tensor, examples: int) -> Tensor:
+        """The rows of each example [N, T, C]."""
+        lead, size = rows.shape[:-1], rows.shape[self.axis]
+        pair = (size // examples, examples) if self.fastest else (examples, size // examples)
+        split = rows.reshape(*lead[: self.axis], *pair, *lead[self.axis + 1 :], rows.shape[-1])
+        return split.movedim(self.axis + self.fastest, 0).reshape(examples, -1, rows.shape[-1])
 
 
 class _Seen(TorchFunctionMode):
@@ -48,14 +65,16 @@ class _Seen(TorchFunctionMode):
             with self:
                 return OPENED[func](*args, **kwargs)
         result = func(*args, **kwargs)
-        if not isinstance(result, Tensor):
+        if not any(isinstance(value, Tensor) for value in values_in(result)):
             return result
         found = {id(value) for value in values_in((args, kwargs)) if id(value) in self.names}
-        for value in found:
+        for value in found:  # chunk, split and unbind give several tensors
             self.uses[self.names[value]] += 1
         read = LAYERS.get(func)
-        layer = None if read is None or not found else read(*args, **kwargs)
+        layer = None if read is None or not found or not isinstance(result, Tensor) else read(*args, **kwargs)
         if layer is None or id(layer.weight) not in self.names or id(layer.x) in self.names:
+            return result
+        if torch._C._functorch.is_batchedtensor(result):  # within a vmap of the module's own
             return result
         weight, bias = self.names[id(layer.weight)], self.names.get(id(layer.bias))
         if layer.bias is None or bias is not None:
@@ -68,7 +87,7 @@ class _Seen(TorchFunctionMode):
 
 
 class _Layer(NamedTuple):
-    """The arguments of a call, and its inputs and gradients as rows [N, T, ...]."""
+    """The arguments of a call, and its inputs and gradients as rows [..., in] and [..., out]."""
 
     x: Tensor
     weight: Tensor
@@ -79,7 +98,7 @@ class _Layer(NamedTuple):
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> _Layer:
     def rows(values: Tensor) -> Tensor:
-        return values.unsqueeze(0) if values.dim() == 1 else values.reshape(len(values), -1, values.shape[-1])
+        return values.unsqueeze(0) if values.dim() == 1 else values
 
     return _Layer(input, weight, bias, lambda: rows(input.detach()), rows)
 
@@ -145,15 +164,76 @@ def find_layers(function: Callable[[Params], Tensor], params: Params) -> tuple[B
 
 
 def collect_recorded(
-    function: Callable[[Params], Tensor], params: Params, blocks: tuple[Block, ...], take: Take
-) -> None:
-    """Passes each layer's inputs and the gradients of ``function``'s sum in its outputs to ``take``."""
+    function: Callable[[Params], Tensor], params: Params, blocks: tuple[Block, ...], take: Take,
+    places: Mapping[Block, Place] | None = None, examples: int = 0,
+) -> None:  # fmt: skip
+    """Passes each layer's inputs and the gradients of ``function``'s sum in its outputs to ``take``.
+
+    With ``places`` each layer's N are the ``examples``; without, they are the first axis, whatever that is.
+    """
+
+    def grouped(block: Block, rows: Tensor) -> Tensor:
+        if places is None:
+            return rows.reshape(len(rows), -1, rows.shape[-1])
+        return places[block].by_example(rows, examples)
+
+    for block, h, g in _recorded(function, params, blocks):
+        take(block, grouped(block, h), grouped(block, g))
+
+
+def find_places(
+    function: Callable[[Params, int], Tensor], params: Params, blocks: tuple[Block, ...]
+) -> dict[Block, Place]:
+    """Where each layer's rows have the examples, by passes of two and of three: the axis is the one that grows.
+
+    ``function`` gives log p of so many examples, [N]. Where an axis holds several rows of each example, the gradients
+    of one example's log p tell its rows. VclError where rows belong to no single example.
+    """
+    two, three, first = (
+        {block: (h, g) for block, h, g in _recorded(partial(_of, function, examples, part), params, blocks)}
+        for examples, part in ((2, slice(None)), (3, slice(None)), (2, slice(0, 1)))
+    )
+    return {block: _place(block, two[block][0].shape, three[block][0].shape, first[block][1]) for block in two}
+
+
+def _of(function: Callable[[Params, int], Tensor], examples: int, part: slice, params: Params) -> Tensor:
+    return function(params, examples)[part]
+
+
+def _place(block: Block, two: torch.Size, three: torch.Size, g: Tensor) -> Place:
+    """From the rows' shapes for two and three examples, and the gradient of the first of two examples."""
+    grown = [axis for axis, (a, b) in enumerate(zip(two, three, strict=False)) if 3 * a == 2 * b]
+    same = [axis for axis, (a, b) in enumerate(zip(two, three, strict=False)) if a == b]
+    if len(two) == len(three) and len(grown) == 1 and len(same) == len(two) - 1:
+        fitting = []
+        for fastest in (False, True):
+            place = Place(grown[0], fastest)
+            if not bool(place.by_example(g, 2)[1].any()):  # the second example has no part in the first's
+                fitting.append(place)
+        if fitting and (len(fitting) == 1 or two[grown[0]] == 2):
+            return fitting[0]
+    raise VclError(
+        f"the layer of {block.weight!r} has rows {tuple(two[:-1])} for two examples and {tuple(three[:-1])} for three, "
+        "so it is not known which rows are an example's; use sharing='expand'."
+    )
+
+
+def _recorded(
+    function: Callable[[Params], Tensor], params: Params, blocks: tuple[Block, ...]
+) -> Iterator[tuple[Block, Tensor, Tensor]]:
+    """Each layer with its rows of inputs [..., in] and of gradients [..., out]."""
     seen = _Seen(params, {block.weight: block for block in blocks})
-    with torch.enable_grad(), seen:
-        value = function(params)
-    calls = list(seen.calls.items())
-    with torch.enable_grad():
-        probes = [call.probe for _, call in calls]
-        gradients = torch.autograd.grad(value.sum(), probes, allow_unused=True, materialize_grads=True)
+    try:
+        with torch.enable_grad(), seen:
+            value = function(params)
+        calls = list(seen.calls.items())
+        with torch.enable_grad():
+            probes = [call.probe for _, call in calls]
+            gradients = torch.autograd.grad(value.sum(), probes, allow_unused=True, materialize_grads=True)
+    except RuntimeError as error:
+        raise VclError(
+            "the network's layers cannot be recorded for Kronecker factors; remove what computes them again, such as "
+            f"torch.utils.checkpoint, or use a diagonal belief. (torch: {str(error).splitlines()[0]})"
+        ) from error
     for (block, call), g in zip(calls, gradients, strict=True):
-        take(block, call.inputs(), call.rows(g))
+        yield block, call.inputs(), call.rows(g)

@@ -1,10 +1,11 @@
 """L(q) of a Kronecker-factored Gaussian by local reparameterisation, layer by layer.
 
-    a = Q_G ( Mbar x' + sqrt(V x'^2) eps ),   x' = Q_A^T [x, 1]
+    a = Q_G ( Mbar x' + sqrt(V x'^2) Q_G^T eps ),   x' = Q_A^T [x, 1]
 
 W = Q_G (Mbar + Z) Q_A^T with independent Z, so a is Gaussian with the covariance Q_G diag(V x'^2) Q_G^T: exact, with
-noise for units instead of weights. A layer without factors has a = M x + b + sqrt(V x^2 + v) eps. All draws share the
-first layer's products. Runs are computed together on a GPU and one by one on a CPU.
+noise for units instead of weights. The signs of eigenvectors do not matter. A layer without factors has
+a = M x + b + sqrt(V x^2 + v) eps. All draws share the first layer's products. Runs are computed together on a GPU and
+one by one on a CPU.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ class _Walk:
         if block.bias is not None:
             h = torch.cat([h, h.new_ones(*h.shape[:3], 1)], 3)
         seen = _products(h, Q_A.mT)
-        return _products(torch.addcmul(_products(seen, M), (_products(seen.square(), V) + TINY).sqrt(), eps), Q_G)
+        deviation = (_products(seen.square(), V) + TINY).sqrt()
+        return _products(torch.addcmul(_products(seen, M), deviation, _products(eps, Q_G.mT)), Q_G)
 
 
 def _products(h: Tensor, W: Tensor) -> Tensor:

@@ -1,10 +1,13 @@
 """How far a variational fit got: whether its variances could go where the data asks, and what q is made of.
 
-    limited   the share of log variances that moved at least 0.9 of what the steps allow: they show the start, not data
+    limited   the share of log variances that moved at least 0.9 of what the steps allow: they show the start, not data;
+              of natural gradients, those that grew so far
     kl        KL(q || q_{t-1}) of each tensor of parameters, in nats
     pruned    the share of units of each weight whose every incoming weight has |mu| < sigma: they carry no signal
 
 Adam moves a log variance by at most the sum of its learning rates. A natural-gradient step has a limit only for growth.
+In the coordinates of a Kronecker-factored Gaussian units have no meaning, so none are pruned there; its KL is that of
+each layer, bias included.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from vcl.beliefs.kronecker_fit import KroneckerFit
 from vcl.beliefs.layout import Rows, with_rows
 from vcl.beliefs.mean_field import KlTo, MeanField
 from vcl.beliefs.mean_field_fit import MeanFieldFit
@@ -41,7 +45,9 @@ class Health(NamedTuple):
     kl: Mapping[str, Tensor]
     pruned: Mapping[str, Tensor]
     reach: float
-    """The farthest that the steps can move a log variance."""
+    """The farthest that the steps can move a log variance, or, with ``growth``, make it grow."""
+    growth: bool = False
+    """Whether only growth has a limit, as in fits by natural gradients."""
 
     def rows(self) -> dict[str, Tensor]:
         """All of it by name, each [R]."""
@@ -51,15 +57,22 @@ class Health(NamedTuple):
     def warning(self) -> str:
         """One sentence if the variances were still moving in some run, else nothing."""
         most = float(self.limited.max())
-        return still_moving(most, self.reach) if most >= MANY else ""
+        return still_moving(most, self.reach, self.growth) if most >= MANY else ""
 
 
-def still_moving(share: float, reach: float) -> str:
+def still_moving(share: float, reach: float, growth: bool = False) -> str:
     """What to say of a fit whose variances could not go where the data asks."""
+    moved = "grew" if growth else "moved"
+    advice = "take more steps" if growth else "take more steps or a higher rate, or fit by natural gradients"
     return (
-        f"{share:.0%} of the log variances moved as far as the steps allow ({reach:.3g}), so they show where the fit "
-        "started and not the data; take more steps or a higher rate, or fit by natural gradients"
+        f"{share:.0%} of the log variances {moved} as far as the steps allow ({reach:.3g}), so they show where the fit "
+        f"started and not the data; {advice}"
     )
+
+
+def _far(moved: Tensor, reach: float, growth: bool) -> Tensor:
+    """Which log variances moved nearly as far as the steps allow."""
+    return (moved if growth else moved.abs()) >= NEARLY * reach
 
 
 @torch.no_grad()
@@ -70,6 +83,7 @@ def health_of(
     wide: Rows,
     var: float,
     reach: float,
+    growth: bool = False,
 ) -> Health:
     """Of a fit that started at the variances of ``previous``, or at ``var`` in the rows ``wide``."""
     layout, runs, held = fit.spread, len(parameters[0]), set(fit.held.names)
@@ -89,7 +103,8 @@ def health_of(
         for first in range(0, units, some):  # a few units at a time, to save memory
             mean, log_var, p_mean, p_log_var, before = (part[:, first : first + some] for part in each)
             log_var = fit.log_var(log_var)
-            far += (log_var - (log(var) if wide.get(name) == 0 else before)).abs_().ge(NEARLY * reach).sum((1, 2))
+            moved = log_var - (log(var) if wide.get(name) == 0 else before)
+            far += _far(moved, reach, growth).sum((1, 2))
             pruned[name] += (mean.abs() < (0.5 * log_var).exp_()).all(2).sum(1) / units
             p = MeanField(layout, p_mean.flatten(1), p_log_var.flatten(1))
             kls[name] += KlTo(p)(mean.flatten(1), log_var.flatten(1)) if name in held else 0
@@ -99,4 +114,15 @@ def health_of(
         {name: value for name, value in kls.items() if name in held},
         {name: value for name, value in pruned.items() if name in weights},
         reach,
+        growth,
     )
+
+
+@torch.no_grad()
+def health_in_basis(
+    fit: KroneckerFit, parameters: tuple[Tensor, ...], start: tuple[Tensor, ...], reach: float, growth: bool = False
+) -> Health:
+    """Of the fit of a Kronecker-factored Gaussian that started at the parameters ``start``."""
+    moved = fit.log_var(parameters[1]) - fit.log_var(start[1])
+    limited = _far(moved, reach, growth).to(moved.dtype).mean(1)
+    return Health(limited, fit.kl_by_tensor(parameters), {}, reach, growth)

@@ -13,7 +13,7 @@ Parameters without a rule have a diagonal: sum_n (grad log p^(n))^2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -27,7 +27,7 @@ from vcl.data import Data, weight_of_each
 from vcl.engines.choose import choose
 from vcl.engines.general import squares_one_by_one
 from vcl.engines.layered import Layered
-from vcl.engines.recorded import collect_recorded, find_layers
+from vcl.engines.recorded import Place, collect_recorded, find_layers, find_places
 from vcl.engines.structure import Fork
 from vcl.errors import VclError, unknown
 from vcl.fitting.curvature import chunk_for, drawn_labels, row_values, sample_of
@@ -57,11 +57,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class KroneckerCurvature:
     """How the factors of a task are computed.
 
-    ``at="expected"`` averages the curvature over ``draws`` draws of the belief itself, a fixed point of ``rounds``
-    rounds, each of one pass over the examples; ``"mode"`` takes it at the mode alone. At most ``samples`` examples are
-    used, drawn for each run; a sum over fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes the
-    mean of A and the sum of G, ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs or
-    outputs is diagonal.
+    ``at="expected"`` averages the curvature over ``draws`` draws of the belief itself, in ``rounds`` rounds towards a
+    fixed point, each of one pass over the examples; ``"mode"`` takes it at the mode alone. At most ``samples`` examples
+    are used, drawn for each run; a sum over fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes
+    the mean of A and the sum of G, ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs
+    or outputs is diagonal.
     """
 
     at: At = "expected"
@@ -95,7 +95,13 @@ class KroneckerCurvature:
             found = tuple(step for step in steps if isinstance(step, Block))
         else:
             one = _run(data, 0, slice(0, 1))
-            found = find_layers(lambda params: model.log_lik(params, one), layout.split(theta[0]))
+
+            def log_lik(params: Params) -> Tensor:
+                return model.log_lik(params, one)
+
+            params = layout.split(theta[0])
+            found = find_layers(log_lik, params)
+            collect_recorded(log_lik, params, found, lambda block, h, g: None)  # VclError where that is impossible
         return tuple(
             block for block in found
             if known.issuperset(block.names) and max(block_shape(block, shapes)) <= self.most
@@ -117,15 +123,31 @@ class KroneckerCurvature:
         inside = {name for block in blocks for name in block.names}
         rest = rest.where(lambda name: name not in inside)
         scale = weight_of_each(sample.size, data.size)
+        places = self._places(model, layout, thetas[0, 0], data, blocks)
         for number, theta in enumerate(thetas.unbind(1)[:draws]):
             theta = theta.contiguous()
             mine = sample.map(lambda part, number=number: part[:, number::draws])  # type: ignore[misc]
             for batch, root, again in self._labelled(model, layout, theta, mine, blocks, rng.at("labels", number)):
                 totals.begin(batch, root, again)
-                _collect(model, layout, theta, batch, blocks, totals)
+                _collect(model, layout, theta, batch, blocks, totals, places)
                 if rest.names:
                     totals.add_diagonal(rest, _squares(model, layout, theta, batch, rest, root))
         return totals.information(scale)
+
+    def _places(
+        self, model: Model, layout: Layout, theta: Tensor, data: Data, blocks: tuple[Block, ...]
+    ) -> Mapping[Block, Place] | None:
+        """Which rows of a layer are an example's, if that matters and the layers may have several."""
+        engine = choose(model, layout, data.heads, theta.unsqueeze(0))
+        if self.sharing == "expand" or isinstance(engine, Layered):
+            return None
+        one = _run(data, 0, slice(0, 1))
+
+        def log_lik(params: Params, examples: int) -> Tensor:
+            x, y, source = (part.expand(examples, *part.shape[1:]) for part in (one.x, one.y, one.source))
+            return model.log_lik(params, Data(x, y, source, one.sources))
+
+        return find_places(log_lik, layout.split(theta), blocks)
 
     def _labelled(
         self, model: Model, layout: Layout, theta: Tensor, data: Data, blocks: tuple[Block, ...], rng: Rng
@@ -181,8 +203,9 @@ def _values(model: Model, layout: Layout, theta: Tensor, data: Data, blocks: tup
 
 
 def _collect(
-    model: Model, layout: Layout, theta: Tensor, batch: Data, blocks: tuple[Block, ...], totals: _Totals
-) -> None:
+    model: Model, layout: Layout, theta: Tensor, batch: Data, blocks: tuple[Block, ...], totals: _Totals,
+    places: Mapping[Block, Place] | None,
+) -> None:  # fmt: skip
     """Each layer's inputs and gradients, to ``totals``."""
     engine = choose(model, layout, batch.heads, theta)
     if isinstance(engine, Layered):
@@ -198,6 +221,7 @@ def _collect(
         collect_recorded(
             log_lik,
             layout.split(theta[run]), blocks, lambda block, h, g, run=run: totals.take_rows(run, block, h, g),  # type: ignore[misc]
+            places, one.x.shape[0],
         )  # fmt: skip
 
 
@@ -241,17 +265,14 @@ class _Totals:
             self.take_rows(run, block, h.unsqueeze(1), g.unsqueeze(1))
 
     def take_rows(self, run: int, block: Block, h: Tensor, g: Tensor) -> None:
-        """Add a layer's rows h [N, T, in] and g [N, T, out]; rows of other heads do not count."""
+        """Add a layer's rows h [N, T, in] and g [N, T, out]; rows of other heads do not count.
+
+        With ``sharing="reduce"`` and for heads, N are the examples.
+        """
         assert self.batch is not None
         batch, head = self.batch, head_of(block.weight)
         if self.sharing == "reduce":
-            at = 1 if len(h) == batch.size else 0  # sequences may come first
-            if h.shape[1 - at] != batch.size:
-                raise VclError(
-                    f"the layer of {block.weight!r} has rows {tuple(h.shape[:2])} where the batch has {batch.size} "
-                    "examples, so rows belong to no single example; use sharing='expand'."
-                )
-            h, g = h.mean(at, keepdim=True), g.sum(at, keepdim=True)
+            h, g = h.mean(1, keepdim=True), g.sum(1, keepdim=True)
         if head is not None and len(batch.heads) > 1:
             mine = [at for at, source in enumerate(batch.sources) if source.head == head]
             keep = torch.isin(batch.source[run], torch.tensor(mine, device=h.device))

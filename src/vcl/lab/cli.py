@@ -11,7 +11,7 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import bench, data, list_names, paper, predict, run, sample, show, sweep
+from vcl.lab.commands import bench, data, list_names, model, paper, predict, run, sample, show, sweep
 from vcl.lab.stopped import INTERRUPTED, STOPPED, TERMINATED, Stopped
 
 HELP = """Variational continual learning: yesterday's posterior is today's prior.
@@ -23,6 +23,7 @@ Examples:
   vcl run permuted-digits --method vcl --settings        every setting and its meaning
   vcl run split --dataset fashion-mnist --method vcl,si  any dataset in any stream
   vcl show runs/mine                                     tables and figures again
+  vcl model new june --hidden 100,100                    a model of your own tables, which keeps learning
   vcl paper fig2 --preset quick                          the paper's figure, ours beside it
 """
 
@@ -42,6 +43,7 @@ app.command("sample")(sample.sample)
 app.command("bench")(bench.bench)
 app.command("list")(list_names.list_names)
 app.add_typer(data.app, name="data")
+app.add_typer(model.app, name="model")
 
 LESS = "give fewer seeds or --jobs, a smaller batch, fewer draws, or a smaller network."
 NO_MEMORY = ("can't allocate memory", "out of memory")

@@ -246,8 +246,8 @@ def still_moving_in(measures: Sequence[FitMeasure]) -> str:
     most = max(each.value for each in many)
     return (
         f"in {len(many)} of {len(limited)} variational fits the steps limited the variances (up to {most:.0%} of them "
-        "moved as far as steps can), so these show the start more than the data; more epochs, a higher lr or, "
-        "for networks, vcl-natural change that"
+        "moved as far as steps can), so these show the start more than the data; more epochs change that and, where "
+        "Adam fits, so do a higher lr or, for networks, vcl-natural"
     )
 
 

@@ -193,7 +193,7 @@ def _dataset(chosen: Experiment, given: str | None) -> str | None:
 
 
 def make_grid(text: str, entries: Sequence[MethodEntry], chosen: Experiment) -> Grid:
-    """``lambda=1,10,100``, or ``lambda=paper`` for what the paper tried; for the methods that take a lambda."""
+    """``lambda=1,10,100``, or ``lambda=paper`` for what the paper tried, or what a method has of its own."""
     key, equals, values = text.partition("=")
     if key != "lambda" or not equals:
         raise VclError(
@@ -207,13 +207,14 @@ def make_grid(text: str, entries: Sequence[MethodEntry], chosen: Experiment) -> 
             f"{', '.join(known)}."
         )
     if values == "paper":
-        missing = [entry.name for entry in takers if entry.name not in chosen.grids]
+        grids = {entry.name: chosen.grids.get(entry.name, entry.grid) for entry in takers}
+        missing = [name for name, lams in grids.items() if not lams]
         if missing:
             raise VclError(
                 f"the paper has no grid of lambda for {missing[0]} on {chosen.name}; give one, as in "
                 "--grid lambda=1,10,100."
             )
-        return {entry.name: chosen.grids[entry.name] for entry in takers}
+        return grids
     lams = tuple(_number(part, settings_in(takers[0].settings)["lam"]) for part in values.split(","))
     if len(set(lams)) != len(lams):
         raise VclError(f"--grid {text!r} names a lambda twice; give each once.")

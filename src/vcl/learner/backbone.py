@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from vcl.errors import VclError, unknown
+from vcl.learner.features import features_within
+from vcl.learner.given import require_positive, require_whole
 from vcl.models.adapters import with_adapters
 from vcl.models.fixed import digest
 from vcl.models.likelihoods import Likelihood
@@ -27,6 +30,9 @@ PriorMean = Literal["zero", "net"]
 PRIOR_MEANS: tuple[PriorMean, ...] = ("zero", "net")
 
 
+FEATURE_BYTES = 2**30
+
+
 @dataclass(frozen=True)
 class Shape:
     """How a network is used. ``head="new"`` takes it as a trunk, ``"own"`` takes its last layer as the shared head."""
@@ -36,6 +42,12 @@ class Shape:
     adapters: int | None = None
     prior_var: float = 1.0
     prior_mean: PriorMean = "zero"
+    feature_bytes: int = FEATURE_BYTES
+    """The most bytes of memory that features of the frozen part take; beyond it they are kept in a temporary file."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.posterior, list):
+            object.__setattr__(self, "posterior", tuple(self.posterior))
 
     def check(self) -> None:
         """Raise VclError unless every value is valid."""
@@ -43,15 +55,21 @@ class Shape:
             raise unknown("head", str(self.head), ENDINGS)
         if self.prior_mean not in PRIOR_MEANS:
             raise unknown("prior_mean", str(self.prior_mean), PRIOR_MEANS)
-        if self.adapters is not None and (isinstance(self.adapters, bool) or self.adapters < 1):
-            raise VclError(f"adapters is {self.adapters!r}; give their rank, a whole number from 1, or None.")
+        if self.adapters is not None:
+            require_whole("adapters", self.adapters, 1, ": their rank, or None")
+        patterns = [self.posterior] if isinstance(self.posterior, str) else self.posterior
+        if not isinstance(patterns, Sequence) or not patterns or not all(isinstance(p, str) and p for p in patterns):
+            raise VclError(
+                f"posterior is {self.posterior!r}; give 'all', 'head', 'trainable', or names and patterns of "
+                "parameters, as in ['layer4', '*.bias']."
+            )
         if self.adapters is not None and self.posterior != "all":
             raise VclError(
                 "adapters have the posterior, and everything else is frozen, so posterior cannot be given too; leave "
                 "out one of them."
             )
-        if not self.prior_var > 0:
-            raise VclError(f"prior_var is {self.prior_var!r}; a variance must be above 0.")
+        require_positive("prior_var", self.prior_var)
+        require_whole("feature_bytes", self.feature_bytes, 0)
 
 
 class Backbone(NamedTuple):
@@ -65,10 +83,13 @@ class Backbone(NamedTuple):
     """Weight and bias of the network's own last layer, where that is the head."""
     shape: Shape
     note: str
+    held: tuple[str, ...]
+    """The user's names of all frozen parameters, in their order."""
 
     def model(self, likelihood: Likelihood, prior: Mapping[str, Tensor] | None = None) -> Network:
         """The model, whose fits start at the module's values. ``prior`` has the prior's mean, if it was saved."""
-        head_start = {} if self.own_head is None else {HEAD: self.own_head}
+        # A saved prior also has the head's first values.
+        head_start = {} if self.own_head is None or prior is not None else {HEAD: self.own_head}
         mean: Values | None = "module" if self.shape.prior_mean == "net" else None
         return Network(
             self.trunk, self.features, likelihood, self.shape.prior_var, frozen=self.frozen, start="module",
@@ -80,20 +101,23 @@ class Backbone(NamedTuple):
         return model.prior_values
 
     def digests(self) -> dict[str, str]:
-        """A checksum of each frozen parameter of the trunk, and one of the whole prefix."""
+        """A checksum of each value that has no posterior, by its name in the user's network."""
         values = dict(self.trunk.named_parameters())
         found = {name: digest({name: values[name]}) for name in self.frozen}
-        return found if self.prefix is None else {**found, PREFIX: self.prefix.digest()}
+        if self.prefix is None:
+            return found
+        # The prefix has the first of the frozen parameters, in their order, under names of its own.
+        names = dict(zip((name for name, _ in self.prefix.fixed.module.named_parameters()), self.held, strict=False))
+        held = {names.get(name, f"buffer {name}"): value for name, value in self.prefix.fixed.values.items()}
+        return {**{name: digest({name: value}) for name, value in held.items()}, **found}
 
     def inputs(self, x: Tensor, like: Tensor) -> Tensor:
         """What the trunk takes: features of the frozen part, or x itself."""
-        return x if self.prefix is None else self.prefix.features(x, like)
+        return x if self.prefix is None else features_within(self.prefix, x, like, self.shape.feature_bytes)
 
 
 HEAD = "all"
 """The name of the shared head."""
-
-PREFIX = "the frozen part"
 
 
 def backbone(net: nn.Module, example: Tensor, shape: Shape, seed: int = 0) -> Backbone:
@@ -113,7 +137,19 @@ def backbone(net: nn.Module, example: Tensor, shape: Shape, seed: int = 0) -> Ba
     trunk = trunk if width.flat else nn.Sequential(trunk, nn.Flatten())
     frozen = chosen.frozen if width.flat else tuple(f"0.{each}" for each in chosen.frozen)
     prefix, rest, left = split_prefix(trunk, frozen)
-    return Backbone(prefix, rest, left, width.values, own, shape, str(chosen) if chosen.frozen else "")
+    note = str(chosen) if chosen.frozen else ""
+    rest = _copy(rest) if shape.adapters is None and own is None else rest
+    return Backbone(prefix, rest, left, width.values, own, shape, note, chosen.frozen)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy, which what the user does to the network later does not change."""
+    try:
+        return deepcopy(module)
+    except RuntimeError as error:
+        raise VclError(
+            f"the network cannot be copied ({error}); give one whose parameters are plain nn.Parameter."
+        ) from error
 
 
 WITH_ALL: Sequence[str] = ("*",)

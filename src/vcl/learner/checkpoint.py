@@ -23,6 +23,9 @@ PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FORMAT = 2
 """Format 1 named beliefs by class, format 2 by the names of :mod:`vcl.beliefs.registry`."""
 
+MOST_UNITS = 2**16
+"""The most outputs of a head that is not there any more, in the fingerprint of a network."""
+
 CLASSES = {
     "Gaussian": "mean-field", "MeanField": "mean-field", "FullGaussian": "full", "Point": "point",
     "Quadratic": "quadratic",
@@ -136,8 +139,9 @@ def _without_default(known: Fingerprint) -> dict[str, Any]:
 
 def _fingerprint(given: dict[str, Any], heads: dict[str, int]) -> Fingerprint:
     found = Fingerprint(**{**given, "shape": tuple(given["shape"]), "values": tuple(given["values"])})
-    # A head may have grown since.
-    fine = type(found.units) is int and 0 < found.units <= heads.get(found.head, 1) and type(found.whole) is bool
+    # A head may have grown since, or been forgotten.
+    most = heads.get(found.head, MOST_UNITS)
+    fine = type(found.units) is int and 0 < found.units <= most and type(found.whole) is bool
     fine = (
         fine
         and isinstance(found.head, str)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, NamedTuple, Self, final
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vcl.errors import VclError
-from vcl.learner import folder
-from vcl.learner.backbone import Ending, PriorMean, Shape
-from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings
+from vcl.learner.backbone import FEATURE_BYTES, HEAD, Ending, PriorMean, Shape
+from vcl.learner.continual import ContinualLearner, Fitted
 from vcl.learner.defaults import Effort
 from vcl.learner.export import exported, samples
-from vcl.learner.labels import Classes, Label, labels
+from vcl.learner.generators import Generative
+from vcl.learner.labels import Classes, Label, as_array, fixed_classes, labels
+from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Standardize
-from vcl.learner.ways import Generative, MethodName, Step, way_of
+from vcl.learner.settings import Heads, Settings
+from vcl.learner.way import Part, Step
+from vcl.learner.ways import MethodName, way_of
 from vcl.models.likelihoods import Categorical
 from vcl.models.selection import Posterior
 from vcl.models.vae import Vae
@@ -49,7 +52,8 @@ class ContinualClassifier(ContinualLearner):
     ``net`` gives features, over which heads are added; with ``head="own"`` its last layer is the one shared head. Its
     values are where the first fit starts, so it may be trained; it is not changed. ``posterior`` says which parameters
     have a posterior ("all", "head", or names and patterns); the others are frozen, and what they give is computed once
-    an update. ``adapters=8`` freezes the network and adds low-rank adapters of that rank to its linear layers.
+    an update, in memory up to ``feature_bytes`` and beyond that in a temporary file. ``adapters=8`` freezes the network
+    and adds low-rank adapters of that rank to its linear layers.
 
     Updates with a name (``task=``) have a head of their own, others share one. ``heads="shared"`` gives named tasks one
     head too. A class that is new grows its head, unless ``classes`` fixes them. All else has defaults from the data.
@@ -66,7 +70,7 @@ class ContinualClassifier(ContinualLearner):
         heads: Heads = "auto",
         posterior: Posterior = "all",
         adapters: int | None = None,
-        classes: list[Label] | None = None,
+        classes: Sequence[Label] | None = None,
         memory: int = 0,
         prior_var: float = 1.0,
         prior_mean: PriorMean = "zero",
@@ -75,33 +79,34 @@ class ContinualClassifier(ContinualLearner):
         lr: float | None = None,
         draws: int | None = None,
         standardize: Standardize = "auto",
+        feature_bytes: int = FEATURE_BYTES,
         forgettable: bool = False,
         device: torch.device | str = "auto",
         seed: int = 0,
         verbose: int = 1,
     ) -> None:
-        shape, effort = Shape(head, posterior, adapters, prior_var, prior_mean), Effort(epochs, batch, lr, draws)
-        extra = {"classes": None if classes is None else list(classes)}
+        shape = Shape(head, posterior, adapters, prior_var, prior_mean, feature_bytes)
+        effort, extra = Effort(epochs, batch, lr, draws), {"classes": fixed_classes(classes)}
         settings = Settings(method, shape, effort, heads, memory, standardize, forgettable, seed, extra)
         super().__init__(net, settings, device, verbose)
-        if classes is not None and len(set(classes)) != len(list(classes)):
-            raise VclError(f"classes are {list(classes)}, with one of them twice; give each once.")
-        if classes is not None and len(list(classes)) < 2:
-            raise VclError(f"classes are {list(classes)}; give at least two.")
 
     def _read(self, y: Any, count: int) -> np.ndarray:
         return labels(y, count)
 
-    def _outputs(self, y: np.ndarray, known: Classes | None) -> tuple[Classes, Tensor, int]:
-        fixed = self.settings.extra["classes"]
-        own = self._part().own_head
+    def _outputs(self, y: np.ndarray, known: Classes | None, part: Part) -> tuple[Classes, Tensor, int]:
+        fixed, own = self.settings.extra["classes"], part.own_head
+        if own is not None and fixed is not None and len(fixed) != len(own[1]):
+            raise VclError(
+                f"the last layer of the network has {len(own[1])} outputs, and {len(fixed)} classes are given; name "
+                "one class for each output, in their order, or leave out head='own'."
+            )
         if known is None:
             known = Classes(()) if fixed is None else Classes(tuple(fixed))
         if fixed is None:
             known = known.grown(y)
         if own is not None and fixed is None:
             known = self._own_classes(known, len(own[1]))
-        return known, known.positions(y, "y"), max(2, len(known.labels))
+        return known, known.positions(y, "y"), len(known.labels)
 
     def _own_classes(self, known: Classes, units: int) -> Classes:
         """The classes of a network's own last layer: its outputs are the classes 0, 1, ... unless they are named."""
@@ -116,8 +121,8 @@ class ContinualClassifier(ContinualLearner):
     def _likelihood(self) -> Categorical:
         return Categorical()
 
-    def _fit(self, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
-        return Fitted(self._step(step, self._model(), method, rng, watch), None)
+    def _fit(self, prepared: Prepared, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
+        return Fitted(self._step(prepared, self._likelihood(), step, method, rng, watch), None)
 
     def _stored_outputs(self, outputs: Classes) -> list[Label]:
         return list(outputs.labels)
@@ -130,9 +135,7 @@ class ContinualClassifier(ContinualLearner):
     def classes(self, task: str | None = None) -> tuple[Label, ...]:
         """The classes in the order of the columns of :meth:`predict_proba`: of a task's head, or of all heads."""
         known = self._knows()
-        heads = list(dict.fromkeys(record.head for record in known.tasks.values()))
-        if task is not None:
-            heads = [self._head_of(task)]
+        heads = known.heads if task is None else (self._head_of(task),)
         return tuple(dict.fromkeys(label for head in heads for label in known.outputs[head].labels))
 
     def predict_proba(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
@@ -141,43 +144,45 @@ class ContinualClassifier(ContinualLearner):
         With heads of their own for several tasks and no ``task``, each example gets the head that is surest of it (see
         :meth:`infer_task`), and its probabilities have 0 for the classes of other heads.
         """
-        heads = self._heads()
-        if task is not None or len(heads) == 1:
-            head = self._head_of(task)
-            return self._proba(self._rows(x), head, draws)
-        rows = self._rows(x)
+        rows, heads = self._rows(x, draws), self._heads(task)
         each = [self._proba(rows, head, draws) for head in heads]
-        best = np.argmin([_entropy(p) for p in each], axis=0)
-        every, known = self.classes(), self._knows()
+        best, every, outputs = _surest(each), self.classes(task), self._knows().outputs
         found = np.zeros((len(best), len(every)))
         for place, (head, p) in enumerate(zip(heads, each, strict=True)):
-            columns = [every.index(label) for label in known.outputs[head].labels]
+            columns = [every.index(label) for label in outputs[head].labels]
             mine = best == place
-            found[np.ix_(mine, columns)] = p[mine][:, : len(columns)]
+            found[np.ix_(mine, columns)] = p[mine]
         return found
 
     def predict(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
         """The most probable label of each example [N], as it was given in updates."""
         best = self.predict_proba(x, task, draws).argmax(1)
-        found: np.ndarray = np.array(self.classes(task))[best]
+        found: np.ndarray = as_array(self.classes(task))[best]
         return found
 
     def infer_task(self, x: Any, draws: int = DRAWS) -> np.ndarray:
         """The task whose head is surest of each example [N]: the one of the smallest predictive entropy."""
-        heads, rows = self._heads(), self._rows(x)
-        found: np.ndarray = np.array(heads)[np.argmin([_entropy(self._proba(rows, head, draws)) for head in heads], 0)]
+        rows, heads = self._rows(x, draws), self._heads(None)
+        if HEAD in heads:
+            raise VclError("all updates share one head, which does not tell tasks apart; use a head for each task.")
+        found: np.ndarray = np.array(heads)[_surest([self._proba(rows, head, draws) for head in heads])]
         return found
 
     def uncertainty(self, x: Any, task: str | None = None, draws: int = DRAWS) -> Uncertainty:
-        """How unsure the prediction of each example is, and why; inputs from no known task have large values."""
-        drawn = torch.from_numpy(self.predict_draws(x, task, draws)).unsqueeze(0)
-        return Uncertainty(*(part[0].numpy() for part in decompose(drawn)))
+        """How unsure the prediction of each example is, and why; inputs from no known task have large values.
+
+        Without ``task``, each example gets the head that is surest of it, as in :meth:`predict_proba`.
+        """
+        rows, heads = self._rows(x, draws), self._heads(task)
+        best = _surest([self._proba(rows, head, draws) for head in heads]) if len(heads) > 1 else None
+        parts = [decompose(torch.from_numpy(self._drawn(rows, head, draws)).unsqueeze(0)) for head in heads]
+        each = np.stack([np.stack([value[0].numpy() for value in part]) for part in parts])  # [heads, 3, N]
+        chosen = each[0] if best is None else np.take_along_axis(each, best[None, None], 0)[0]
+        return Uncertainty(*chosen)
 
     def predict_draws(self, x: Any, task: str | None = None, draws: int = DRAWS) -> np.ndarray:
         """p(y | x, theta_s) of each draw of the weights [S, N, C]; :meth:`predict_proba` is about their mean."""
-        rows, head = self._rows(x), self._head_of(task)
-        found = way_of(self.settings.method).each(*self._asked(rows, head, draws))
-        return found.cpu().numpy()
+        return self._drawn(self._rows(x, draws), self._head_of(task), draws)
 
     def log_evidence(self, x: Any) -> np.ndarray:
         """log p(x) of each example [N], low for inputs of no known class; only for ``method="generative"``."""
@@ -189,17 +194,23 @@ class ContinualClassifier(ContinualLearner):
             )
         return score(way.log_evidence(known.state, self._model(), rows, self._rng("predict"))).cpu().numpy()
 
-    def _asked(self, rows: Tensor, head: str, draws: int) -> tuple[Any, Any, Tensor, str, int, Rng, int]:
-        known = self._knows()
-        units = len(known.outputs[head].labels)
-        return known.state, self._model(), rows, head, units, self._rng("predict"), draws
-
-    def _heads(self) -> list[str]:
-        return list(dict.fromkeys(record.head for record in self._knows().tasks.values()))
+    def _heads(self, task: str | None) -> tuple[str, ...]:
+        """The heads that a prediction chooses from."""
+        heads = self._knows().heads
+        return heads if task is None and heads else (self._head_of(task),)
 
     def _proba(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
         found = way_of(self.settings.method).mean(*self._asked(rows, head, draws))
         return found.double().cpu().numpy()
+
+    def _drawn(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
+        found = way_of(self.settings.method).each(*self._asked(rows, head, draws))
+        return found.double().cpu().numpy()
+
+    def _asked(self, rows: Tensor, head: str, draws: int) -> tuple[Any, Any, Tensor, str, int, Rng, int]:
+        known = self._knows()
+        units = len(known.outputs[head].labels)
+        return known.state, self._model(), rows, head, units, self._rng("predict"), draws
 
     # What it is.
 
@@ -211,19 +222,11 @@ class ContinualClassifier(ContinualLearner):
         """``n`` draws of the weights, as state dicts of the module that :meth:`export` gives."""
         return samples(self._knows(), self._part(), self._head_of(task), None, n, self._rng("sample"))
 
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        net: nn.Module | Vae | None = None,
-        device: torch.device | str = "auto",
-        verbose: int = 1,
-    ) -> Self:
-        """The learner that :meth:`save` wrote, which goes on as the saved one would; give the same network."""
-        content = folder.read(path, cls.KIND)
-        learner = cls(net, device=device, verbose=verbose)
-        learner.settings = Settings.from_described(content.about["settings"])
-        return learner._load(content, path)
+
+def _surest(each: list[np.ndarray]) -> np.ndarray:
+    """Of the predictions of several heads [N, C], the place of the surest one for each example [N]."""
+    found: np.ndarray = np.argmin([_entropy(p) for p in each], axis=0)
+    return found
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:

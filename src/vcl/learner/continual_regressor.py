@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Self, final
+from math import inf
+from typing import Any, Literal, NamedTuple, final, get_args
 
 import numpy as np
 import torch
@@ -14,14 +14,18 @@ from torch import Tensor, nn
 from vcl.data import dataset
 from vcl.errors import VclError, unknown
 from vcl.fitting.learned_noise import NoiseBelief, expected_squares
-from vcl.learner import folder
-from vcl.learner.backbone import Ending, PriorMean, Shape
-from vcl.learner.continual import ContinualLearner, Fitted, Heads, Settings
+from vcl.learner.backbone import FEATURE_BYTES, Ending, PriorMean, Shape
+from vcl.learner.continual import ContinualLearner, Fitted
 from vcl.learner.defaults import Effort
 from vcl.learner.export import exported, samples
+from vcl.learner.inputs import some_rows
+from vcl.learner.labels import as_numbers
+from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Scaling, Standardize, of_targets
-from vcl.learner.ways import Step, way_of
+from vcl.learner.settings import Heads, Settings
+from vcl.learner.way import Part, Step
+from vcl.learner.ways import way_of
 from vcl.models.likelihoods import HeteroscedasticNormal, Likelihood, Normal, Poisson
 from vcl.models.selection import Posterior
 from vcl.ops.rng import Rng
@@ -31,6 +35,7 @@ from vcl.recursion import Method
 
 Family = Literal["normal", "poisson"]
 RegressionMethod = Literal["structured", "mean-field", "laplace"]
+REGRESSION_METHODS: tuple[RegressionMethod, ...] = get_args(RegressionMethod)
 FAMILIES: tuple[Family, ...] = ("normal", "poisson")
 Noise = Literal["learned", "heteroscedastic"] | float | Sequence[float]
 
@@ -94,18 +99,22 @@ class ContinualRegressor(ContinualLearner):
         lr: float | None = None,
         draws: int | None = None,
         standardize: Standardize = "auto",
+        feature_bytes: int = FEATURE_BYTES,
         forgettable: bool = False,
         device: torch.device | str = "auto",
         seed: int = 0,
         verbose: int = 1,
     ) -> None:
-        shape, effort = Shape(head, posterior, adapters, prior_var, prior_mean), Effort(epochs, batch, lr, draws)
+        if not way_of(method).regresses:
+            raise VclError(f"method {method!r} learns classes only; give one of {', '.join(REGRESSION_METHODS)}.")
+        shape = Shape(head, posterior, adapters, prior_var, prior_mean, feature_bytes)
+        effort = Effort(epochs, batch, lr, draws)
         extra = {"noise": _checked_noise(noise, likelihood), "likelihood": likelihood}
         settings = Settings(method, shape, effort, heads, memory, standardize, forgettable, seed, extra)
         super().__init__(net, settings, device, verbose)
 
     def _read(self, y: Any, count: int) -> np.ndarray:
-        found = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+        found = as_numbers(y)
         if found.dtype.kind not in "iufb" or found.ndim not in (1, 2) or len(found) != count:
             raise VclError(
                 f"y has shape {found.shape} and dtype {found.dtype} for {count} examples; give numbers, [N] or [N, C]."
@@ -113,22 +122,20 @@ class ContinualRegressor(ContinualLearner):
         found = found.astype(np.float64)
         bad = np.flatnonzero(~np.isfinite(found).reshape(count, -1).all(1))
         if len(bad):
-            shown = ", ".join(map(str, bad[:8])) + (f" and {len(bad) - 8} more" if len(bad) > 8 else "")
-            raise VclError(f"y has NaN or infinite values in the rows {shown}; drop those rows.")
+            raise VclError(f"y has NaN or infinite values in the rows {some_rows(bad.tolist())}; drop those rows.")
         return found
 
-    def _outputs(self, y: np.ndarray, known: Targets | None) -> tuple[Targets, Tensor, int]:
+    def _outputs(self, y: np.ndarray, known: Targets | None, part: Part) -> tuple[Targets, Tensor, int]:
         columns = None if y.ndim == 1 else y.shape[1]
         targets = torch.from_numpy(y)
         if known is None:
             known = Targets(None if self.settings.extra["likelihood"] == "poisson" else of_targets(targets), columns)
         if columns != known.columns:
-            raise VclError(
-                f"y has {columns or 1} columns of shape {y.shape}, and the first update had {known}; give the same."
-            )
+            shape = "[N]" if known.columns is None else f"[N, {known.columns}]"
+            raise VclError(f"y has shape {y.shape}, and the first update had {known}, as {shape}; give the same.")
         scaled = targets if known.scaling is None else known.scaling(targets)
         units = self._family(known).units(columns or 1)
-        own = self._part().own_head
+        own = part.own_head
         if own is not None and len(own[1]) != units:
             raise VclError(
                 f"the last layer of the network has {len(own[1])} outputs, and {known} of this likelihood need {units}"
@@ -157,11 +164,11 @@ class ContinualRegressor(ContinualLearner):
             return Poisson()
         return HeteroscedasticNormal() if self.settings.extra["noise"] == "heteroscedastic" else Normal()
 
-    def _fit(self, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
+    def _fit(self, prepared: Prepared, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
         noises: Mapping[str, NoiseBelief] = step.noise or {}
         before = noises.get(step.head, NoiseBelief.prior(step.outputs.columns or 1, noise=FIRST_NOISE))
         if self.settings.extra["likelihood"] == "poisson" or self.settings.extra["noise"] != "learned":
-            return Fitted(self._step(step, self._model(self._family(step.outputs)), method, rng, watch), step.noise)
+            return Fitted(self._step(prepared, self._family(step.outputs), step, method, rng, watch), step.noise)
         # Coordinate ascent on q(theta) q(tau): a fit given the noise, then the noise given the fit.
         now, data = before, dataset(step.x, step.y, step.task, step.head)
         effort, settings, examples = self.settings.effort, self.settings, len(step.y)
@@ -169,8 +176,9 @@ class ContinualRegressor(ContinualLearner):
         quick = way_of(settings.method).method(brief, examples, settings.memory)
         state = step.before
         for number in range(1, ROUNDS + 1):
-            model = self._model(self._family(step.outputs, now))
-            state = self._step(step, model, method if number == ROUNDS else quick, rng, watch)
+            likelihood = self._family(step.outputs, now)
+            state = self._step(prepared, likelihood, step, method if number == ROUNDS else quick, rng, watch)
+            model = prepared.model(likelihood)
             squares = expected_squares(state.propagated, model, data, rng.at("noise", number))
             now = before.update(squares, examples)
         return Fitted(state, {**noises, step.head: now})
@@ -216,7 +224,7 @@ class ContinualRegressor(ContinualLearner):
         return self._in_units(sample_targets(likelihood, outputs, self._rng("targets"))[0], head)
 
     def _outputs_of(self, x: Any, task: str | None, draws: int) -> tuple[str, Tensor, Any]:
-        head, rows, known = self._head_of(task), self._rows(x), self._knows()
+        head, rows, known = self._head_of(task), self._rows(x, draws), self._knows()
         noise = (known.noise or {}).get(head)
         likelihood = self._family(known.outputs[head], noise)
         belief = known.state.predictive[head]
@@ -259,30 +267,21 @@ class ContinualRegressor(ContinualLearner):
         scaling: Scaling | None = self._knows().outputs[head].scaling
         return scaling if plain else None
 
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        net: nn.Module,
-        device: torch.device | str = "auto",
-        verbose: int = 1,
-    ) -> Self:
-        """The learner that :meth:`save` wrote, which goes on as the saved one would; give the same network."""
-        content = folder.read(path, cls.KIND)
-        learner = cls(net, device=device, verbose=verbose)
-        learner.settings = Settings.from_described(content.about["settings"])
-        return learner._load(content, path)
-
 
 def _checked_noise(noise: Noise, likelihood: Family) -> Any:
     """The noise as a word, a number or a list; VclError for anything else."""
     if likelihood not in FAMILIES:
         raise unknown("likelihood", str(likelihood), FAMILIES)
+    if likelihood == "poisson" and not (isinstance(noise, str) and noise == "learned"):
+        raise VclError(f"noise is {noise!r}, and a Poisson likelihood has no noise of its own; leave it out.")
     if isinstance(noise, str):
         if noise not in ("learned", "heteroscedastic"):
             raise VclError(f"noise is {noise!r}; give 'learned', 'heteroscedastic', or deviations in units of y.")
         return noise
-    values = [noise] if isinstance(noise, int | float) else list(noise)
-    if not values or not all(0 < value < float("inf") for value in values):
-        raise VclError(f"noise is {noise!r}; give deviations that are finite and above 0.")
-    return values
+    values: list[Any] = list(noise) if isinstance(noise, Sequence | np.ndarray) else [noise]
+    fine = (isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < inf for each in values)
+    if not values or not all(fine):
+        raise VclError(
+            f"noise is {noise!r}; give 'learned', 'heteroscedastic', or deviations in units of y, finite and above 0."
+        )
+    return [float(each) for each in values]

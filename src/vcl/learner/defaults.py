@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2
 
-from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
+from vcl.learner.given import require_positive, require_whole
 
 STEPS = 1000
 """The steps of a fit, about."""
@@ -34,11 +34,10 @@ class Effort:
     def check(self) -> None:
         """Raise VclError unless every given value is valid."""
         for name in ("epochs", "batch", "draws"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise VclError(f"{name} is {value!r}; give a whole number from 1, or None for the default.")
-        if self.lr is not None and not 0 < self.lr < float("inf"):
-            raise VclError(f"lr is {self.lr!r}; give a finite number above 0, or None for the default.")
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name), 1, ", or None for the default")
+        if self.lr is not None:
+            require_positive("lr", self.lr, ", or None for the default")
 
     def ascent(self, examples: int) -> Ascent:
         """About 1000 steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 150 epochs."""

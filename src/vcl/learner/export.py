@@ -14,7 +14,7 @@ from vcl.errors import VclError
 from vcl.learner.backbone import Backbone
 from vcl.learner.knowledge import Knowledge
 from vcl.learner.scaling import Scaling
-from vcl.learner.ways import Part
+from vcl.learner.way import Part
 from vcl.models.network import TRUNK
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
@@ -35,6 +35,15 @@ class Standardized(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """In float32."""
         return ((x.double() - self.centre) / self.width).float()
+
+
+@final
+class Numbers(nn.Module):
+    """Numbers of any dtype as float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x in float32."""
+        return x.float()
 
 
 @final
@@ -75,6 +84,8 @@ def exported(known: Knowledge, part: Part, head: str, targets: Scaling | None) -
         steps["pixels"] = Pixels()
     if known.scaling is not None:
         steps["standardized"] = Standardized(known.scaling)
+    elif known.inputs.kind == "numbers":
+        steps["numbers"] = Numbers()
     if part.prefix is not None:
         steps["frozen"] = deepcopy(part.prefix.fixed.module)
     steps["trunk"] = deepcopy(part.trunk)

@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,34 +53,69 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
         for name, data in parts.items()
         if data
     }
-    manifest = json.dumps({"format": FORMAT, **content.about, "files": files}, indent=1, ensure_ascii=False)
+    about = {"format": FORMAT, **content.about, "files": files}
+    about["check"] = _check(about)
+    manifest = json.dumps(about, indent=1, ensure_ascii=False).encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, entry in files.items():
-            _replace(folder / entry["file"], parts[name])
-        _replace(folder / MANIFEST, manifest.encode())
-        kept = {entry["file"] for entry in files.values()}
-        for old in (*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors"), *folder.glob(".*.tmp")):
-            if old.name not in kept:
-                old.unlink(missing_ok=True)
+        made = _new_folders(folder)
+        new = [entry["file"] for entry in files.values() if not (folder / entry["file"]).exists()]
+        try:
+            for name, entry in files.items():
+                _replace(folder / entry["file"], parts[name])
+            _replace(folder / MANIFEST, manifest)
+        except BaseException:
+            _undo(folder, new, made)
+            raise
     except OSError as error:
         raise VclError(
             f"cannot write to {folder} ({error.strerror or error}); free space or give another folder."
         ) from error
+    _tidy(folder, {entry["file"] for entry in files.values()})
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file atomically and to the disk; a file that is there with the same content stays."""
+    """Write a file atomically and to the disk."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        Path(name).chmod(0o644)  # as other files: a temporary one is its owner's alone
         os.replace(name, path)  # noqa: PTH105
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _new_folders(folder: Path) -> list[Path]:
+    """Make the folder; the folders that were not there, the innermost first."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def _undo(folder: Path, files: list[str], made: list[Path]) -> None:
+    """Remove what a save that failed has written, as far as the system lets us."""
+    with suppress(OSError):
+        for name in files:
+            (folder / name).unlink(missing_ok=True)
+        for each in made:
+            each.rmdir()
+
+
+def _tidy(folder: Path, kept: set[str]) -> None:
+    """Remove files of earlier saves: the new learner is there already, so that nothing here may fail."""
+    with suppress(OSError):
+        for old in (*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors"), *folder.glob(".*.tmp")):
+            if old.name not in kept:
+                old.unlink(missing_ok=True)
+
+
+def _check(about: Mapping[str, Any]) -> str:
+    """A checksum of everything in a manifest but itself."""
+    plain = {name: value for name, value in about.items() if name != "check"}
+    return sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def read(path: str | os.PathLike[str], kind: str) -> Content:
@@ -99,6 +135,8 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
                 f"{folder} has format {about['format']}, and this version of vcl reads up to {FORMAT}; install a newer "
                 "version of vcl."
             )
+        if about.get("check") != _check(about):
+            raise ValueError(f"{MANIFEST} is not what was saved")
         if about.get("kind") != kind:
             raise VclError(f"{folder} holds a {about.get('kind')!r}, not a {kind!r}; load it with that class.")
         found = {name: _checked(folder, entry) for name, entry in about["files"].items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from vcl.data import as_tensor
 from vcl.errors import VclError
-from vcl.learner.tables import Table, is_frame
+from vcl.learner.tables import Table, is_frame, size_of
 
 
 class Given(NamedTuple):
@@ -23,18 +23,24 @@ class Given(NamedTuple):
     table: Table | None = None
 
 
-def examples(x: Any, y: Any, table: Table | None, warn: Any) -> Given:
-    """All examples of an update, in memory; a Dataset or DataLoader gives both x and y."""
+def examples(x: Any, y: Any, table: Table | None, warn: Any, first: bool) -> Given:
+    """All examples of an update, in memory; a Dataset or DataLoader gives both x and y.
+
+    The first update says whether inputs are arrays, or tables with the columns of ``table``.
+    """
     if isinstance(x, DataLoader | Dataset):
         if y is not None:
             raise VclError(f"x is a {type(x).__name__}, which has its own labels, and y was given too; leave y out.")
-        return _gathered(x)
+        return _gathered(x, table)
     if y is None:
         raise VclError("y is missing; give one label or target for each example, as in update(x, y).")
-    if is_frame(x):
-        known = Table.of(x) if table is None else table
-        return Given(known.numbers(x, warn), _values(y), known)
-    return Given(rows(x, table), _values(y))
+    if x is None:
+        raise VclError("x is missing; give the inputs as an array, a tensor, a table, a Dataset or a DataLoader.")
+    if is_frame(x) and first:
+        if not size_of(x):
+            raise VclError("the data is empty; give at least one example.")
+        table = Table.of(x)
+    return Given(rows(x, table, warn), _values(y), table)
 
 
 def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
@@ -43,21 +49,55 @@ def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
         if table is None:
             raise VclError("x is a table with named columns, but the learner was begun with arrays; give an array.")
         return table.numbers(x, warn)
+    if isinstance(x, DataLoader | Dataset):
+        raise VclError(f"x is a {type(x).__name__}; to predict, give an array or a tensor of inputs.")
     if table is not None:
         width = getattr(x, "shape", (0, 0))[1:]
         raise VclError(
             f"x is an array of shape [N, {', '.join(map(str, width))}], but the learner was begun with named columns; "
             f"give a table with the columns {', '.join(table.names)}."
         )
-    found = as_tensor(x if isinstance(x, Tensor | np.ndarray) else np.asarray(x), "x")
+    found = as_tensor(_plain(x), "x")
     if found.dtype == torch.bool:
-        found = found.to(torch.uint8)
+        found = found.float()
+    if found.dtype in (torch.uint16, torch.uint32):
+        found = found.long()
     if found.dim() < 2:
         raise VclError(f"x has shape {tuple(found.shape)}; give examples as rows, [N, features] or [N, H, W].")
+    if 0 in found.shape[1:]:
+        raise VclError(f"x has shape {tuple(found.shape)}, so an example has no values; give at least one column.")
     if found.is_complex():
         raise VclError(f"x has dtype {found.dtype}; give real numbers.")
     _finite(found, "x")
     return found
+
+
+def _plain(x: Any) -> Tensor | np.ndarray:
+    """A tensor, or an array that torch can take: of numbers, in the machine's byte order, and writable."""
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, list | tuple) and x and all(isinstance(each, Tensor) for each in x):
+        return torch.stack([each.detach() for each in x])
+    try:
+        found = np.asarray(x)
+    except ValueError as error:
+        raise VclError("x has rows of different lengths; give each example the same number of values.") from error
+    if found.dtype == object and found.ndim:
+        try:
+            found = found.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise VclError(
+                f"x is an array of objects, and {error}; give numbers, or a table with named columns (a DataFrame, or "
+                "a dict of columns), in which texts are categories."
+            ) from error
+    if found.dtype.kind not in "iufbc":
+        what = f"x is a {type(x).__name__}" if not found.ndim else f"x has dtype {found.dtype}"
+        raise VclError(
+            f"{what}; give numbers as an array or tensor [N, ...], or a table with named columns (a DataFrame, or a "
+            "dict of columns), in which texts are categories."
+        )
+    found = found.astype(found.dtype.newbyteorder("="), copy=False)
+    return found if found.flags.writeable and min(found.strides, default=0) >= 0 else found.copy()
 
 
 def _finite(x: Tensor, what: str) -> None:
@@ -65,16 +105,22 @@ def _finite(x: Tensor, what: str) -> None:
         return
     bad = (~x.isfinite()).flatten(1).any(1)
     if bool(bad.any()):
-        at = bad.nonzero()[:, 0].tolist()
-        shown = ", ".join(map(str, at[:8])) + (f" and {len(at) - 8} more" if len(at) > 8 else "")
-        raise VclError(f"{what} has NaN or infinite values in the rows {shown}; fill them or drop those rows.")
+        raise VclError(
+            f"{what} has NaN or infinite values in the rows {some_rows(bad.nonzero()[:, 0].tolist())}; fill them or "
+            "drop those rows."
+        )
+
+
+def some_rows(at: Sequence[int], most: int = 8) -> str:
+    """The first of these rows, readable in a message."""
+    return ", ".join(map(str, at[:most])) + (f" and {len(at) - most} more" if len(at) > most else "")
 
 
 def _values(y: Any) -> Any:
     return y.to_numpy() if hasattr(y, "to_numpy") else y
 
 
-def _gathered(source: DataLoader[Any] | Dataset[Any]) -> Given:
+def _gathered(source: DataLoader[Any] | Dataset[Any], table: Table | None) -> Given:
     """All pairs of a Dataset or DataLoader, stacked: a fit goes over the data many times, so it is kept in memory."""
     if isinstance(source, Dataset) and not isinstance(source, Sized):
         raise VclError("the Dataset has no length; wrap it in a DataLoader that ends.")
@@ -86,8 +132,11 @@ def _gathered(source: DataLoader[Any] | Dataset[Any]) -> Given:
                 f"a batch is a {type(batch).__name__} of {len(batch) if isinstance(batch, Sized) else 'no'} parts; "
                 "give pairs of inputs and labels."
             )
-        xs.append(as_tensor(batch[0], "a batch's inputs"))
-        ys.append(np.asarray(batch[1]))
+        xs.append(rows(batch[0], table))
+        ys.append(batch[1].detach().cpu().numpy() if isinstance(batch[1], Tensor) else np.asarray(batch[1]))
     if not xs:
         raise VclError("the data is empty; give at least one batch.")
-    return Given(rows(torch.cat(xs)), np.concatenate(ys))
+    shapes = list(dict.fromkeys(tuple(x.shape[1:]) for x in xs))
+    if len(shapes) > 1:
+        raise VclError(f"the examples have different shapes ({shapes[0]} and {shapes[1]}); give all the same.")
+    return Given(torch.cat(xs), np.concatenate(ys))

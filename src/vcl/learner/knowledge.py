@@ -4,62 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vcl.beliefs.factors import DiagonalFactor
-from vcl.errors import VclError
+from vcl.learner.input_kind import Inputs
 from vcl.learner.record import Update
 from vcl.learner.scaling import Scaling
+from vcl.learner.sites import Site
 from vcl.learner.tables import Table
 from vcl.recursion import State
-
-Kind = Literal["numbers", "pixels", "tokens"]
-
-
-class Inputs(NamedTuple):
-    """The inputs of the first update: the shape of an example, and whether they are numbers, pixels or tokens."""
-
-    shape: tuple[int, ...]
-    kind: Kind
-    dtype: str
-    grey: bool = False
-    """Whether the numbers of the first update were from 0 to 1, as grey values are."""
-
-    @classmethod
-    def of(cls, x: Tensor, net: object) -> Inputs:
-        """uint8 images are pixels; whole numbers are tokens if the network has an embedding, and else numbers."""
-        embeds = isinstance(net, nn.Module) and any(isinstance(part, nn.Embedding) for part in net.modules())
-        kind: Kind = "numbers"
-        if not x.is_floating_point():
-            kind = "tokens" if embeds else "pixels" if x.dtype == torch.uint8 and x.dim() > 2 else "numbers"
-        grey = kind == "numbers" and bool((x >= 0).all() & (x <= 1).all())
-        return cls(tuple(x.shape[1:]), kind, str(x.dtype).removeprefix("torch."), grey)
-
-    def check(self, x: Tensor, net: object) -> None:
-        """Raise VclError unless x [N, ...] is of this kind and shape."""
-        here = Inputs.of(x, net)
-        if here.shape != self.shape:
-            raise VclError(
-                f"examples have shape {here.shape}, and those of the first update had {self.shape}; give the same "
-                "columns or image size."
-            )
-        if here.kind != self.kind:
-            raise VclError(
-                f"inputs have dtype {here.dtype}, which is read as {here.kind}, and the first update had {self.dtype}, "
-                f"{self.kind}; convert them as then."
-            )
-
-    def tensor(self, x: Tensor, scaling: Scaling | None) -> Tensor:
-        """x as the network takes it: pixels and tokens as they are, numbers scaled and in float32."""
-        if self.kind == "tokens":
-            return x.long()
-        if self.kind == "pixels":
-            return x
-        return (x if scaling is None else scaling(x.double())).float()
 
 
 class TaskRecord(NamedTuple):
@@ -81,17 +36,39 @@ class Knowledge(NamedTuple):
     scaling: Scaling | None
     table: Table | None
     noise: Any
-    sites: Mapping[str, DiagonalFactor]
+    sites: Mapping[str, Site]
     """By task: what its data contributed, where the learner keeps it so that it can be forgotten."""
     seen: Mapping[str, str]
     """Digests of the data of each update, and its task."""
     history: tuple[Update, ...]
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads of all tasks, in their order."""
+        return tuple(dict.fromkeys(record.head for record in self.tasks.values()))
+
+    def lines(self) -> list[str]:
+        """Lines for people: inputs, tasks and memory."""
+        scaled = "" if self.scaling is None else ", standardised"
+        found = [f"inputs {list(self.inputs.shape)} {self.inputs.kind}{scaled}"]
+        found += [
+            f"task {name}: {record.examples} examples, head {record.head}: {self.outputs[record.head]}"
+            for name, record in self.tasks.items()
+        ]
+        coreset = self.state.coreset
+        return [*found, f"memory: {coreset.size} examples"] if coreset is not None and coreset.size else found
+
 
 def digest_of(x: Tensor, y: np.ndarray) -> str:
-    """A checksum of an update's data, to notice data that is given twice."""
-    found = blake2b(digest_size=12)
-    for each in (x.detach().cpu().contiguous().numpy(), np.ascontiguousarray(y)):
-        found.update(repr((each.shape, each.dtype.str)).encode())
-        found.update(each.tobytes())
+    """A checksum of an update's examples in any order, to notice data that is given twice.
+
+    ``x`` are the inputs as the network takes them: the same numbers in another dtype are the same data.
+    """
+    rows = x.detach().cpu().contiguous().numpy()
+    each = sorted(
+        blake2b(row.tobytes() + repr(target).encode(), digest_size=12).digest()
+        for row, target in zip(rows, y.tolist(), strict=True)
+    )
+    found = blake2b(repr(rows.shape[1:]).encode(), digest_size=12)
+    found.update(b"".join(each))
     return found.hexdigest()

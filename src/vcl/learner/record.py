@@ -8,9 +8,13 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from vcl.beliefs.factors import DiagonalFactor
+from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.health import MANY, still_moving
 from vcl.fitting.loop import Progress
+from vcl.learner.way import Step
+from vcl.models.base import Model
+from vcl.recursion import State
 
 FEW = 4
 """The layers that a line names, those with the largest KL."""
@@ -24,8 +28,8 @@ class Update(NamedTuple):
     examples: int
     seconds: float
     epochs: int
-    objective: float
-    """The mean objective of the last epoch, per example, in nats."""
+    objective: float | None
+    """The mean objective of the last epoch, per example, in nats; None where no fit ran."""
     limited: float | None
     """The share of log variances that moved as far as the steps allow; None where the fit has no variances."""
     reach: float
@@ -34,12 +38,14 @@ class Update(NamedTuple):
     lost: float
     """What the fit to earlier data lost by the belief's own estimate, in nats."""
     notes: tuple[str, ...]
+    growth: bool = False
+    """Whether the steps limit only how far log variances grow: fits by natural gradients."""
 
     def line(self) -> str:
         """One line for people."""
         parts = [f"{self.task}: {self.examples} examples, {self.epochs} epochs, {self.seconds:.1f} s"]
         if self.limited is not None:
-            parts.append("converged" if self.limited < MANY else still_moving(self.limited, self.reach))
+            parts.append("converged" if self.limited < MANY else still_moving(self.limited, self.reach, self.growth))
         if self.kl:
             total = sum(self.kl.values())
             most = sorted(self.kl.items(), key=lambda each: -each[1])[:FEW]
@@ -92,3 +98,24 @@ def lost(before: Any, after: Tensor, prior: MeanField) -> float:
     delta = (-prior.restrict(before.layout).log_var.to(before.mean)).exp()
     part = DiagonalFactor(before.layout, before.mean, delta.expand_as(before.mean))
     return max(0.0, pulled - float(part.pull(after).sum()))
+
+
+def recorded(step: Step, state: State[Any], examples: int, watch: Watch, seconds: float, model: Model) -> Update:
+    """What an update did, from the states before and after it and the reports of its fits."""
+    before, health, last = step.before.propagated, watch.health, watch.last
+    same = _same_shapes(before.layout, state.propagated.layout)
+    after = state.propagated.restrict(before.layout).mean if same else None
+    past = 0.0 if step.before.t == 0 or after is None else lost(before, after, model.prior(step.before.heads))
+    return Update(
+        step.task, step.head, examples, seconds, watch.epochs,
+        None if last is None else float(last.objective.mean()) / examples,
+        None if health is None else float(health.limited.max()), 0.0 if health is None else health.reach,
+        {} if health is None else {name: float(value.sum()) for name, value in health.kl.items()}, past,
+        tuple(watch.notes), False if health is None else health.growth,
+    )  # fmt: skip
+
+
+def _same_shapes(before: Layout, after: Layout) -> bool:
+    """Whether the parameters of ``before`` have the same shapes after (a head may have grown)."""
+    now = dict(zip(*after, strict=True))
+    return all(now.get(name) == shape for name, shape in zip(*before, strict=True))

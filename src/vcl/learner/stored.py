@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.errors import VclError
 from vcl.fitting.learned_noise import NoiseBelief
-from vcl.learner.checkpoint import from_bytes, to_bytes
+from vcl.learner.checkpoint import to_bytes, unpacked
 from vcl.learner.folder import Content
-from vcl.learner.knowledge import Inputs, Knowledge, TaskRecord
+from vcl.learner.input_kind import Inputs
+from vcl.learner.knowledge import Knowledge, TaskRecord
 from vcl.learner.record import Update
 from vcl.learner.scaling import Scaling
+from vcl.learner.sites import Site
 from vcl.learner.tables import Table
 from vcl.models.base import Model
 from vcl.models.fingerprint import check_model
@@ -54,42 +56,46 @@ def arrays(known: Knowledge, prior: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for head, noise in (known.noise or {}).items():
         found |= {f"{NOISE}shape.{head}": noise.shape, f"{NOISE}rate.{head}": noise.rate}
     for place, site in enumerate(known.sites.values()):
-        found |= {f"{SITE}.{place}.centre": site.centre, f"{SITE}.{place}.precision": site.precision}
+        found |= {f"{SITE}.{place}.precision": site.precision, f"{SITE}.{place}.shift": site.shift}
     return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in found.items()}
 
 
-def knowledge(
-    content: Content, outputs: Callable[[Any], Any], device: torch.device, path: str | os.PathLike[str]
-) -> tuple[Knowledge, dict[str, Tensor]]:
-    """The knowledge in a folder, and the prior's mean."""
-    about, saved = content.about, content.arrays
-    state = from_bytes(content.state, device)
+@contextmanager
+def damage(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raises VclError where what a folder holds is not what a learner writes."""
     try:
-        given = about["inputs"]
-        inputs = Inputs(tuple(given["shape"]), given["kind"], given["dtype"], bool(given["grey"]))
-        scaling = Scaling(saved[f"{SCALING}centre"], saved[f"{SCALING}width"]) if f"{SCALING}centre" in saved else None
-        noisy = [name.removeprefix(f"{NOISE}shape.") for name in saved if name.startswith(f"{NOISE}shape.")]
-        noise = {
-            head: NoiseBelief(saved[f"{NOISE}shape.{head}"], saved[f"{NOISE}rate.{head}"]) for head in noisy
-        } or None
-        sites = {
-            name: DiagonalFactor(
-                Layout(tuple(layout["names"]), tuple(map(tuple, layout["shapes"]))),
-                saved[f"{SITE}.{place}.centre"].to(device),
-                saved[f"{SITE}.{place}.precision"].to(device),
-            )
-            for place, (name, layout) in enumerate(about["sites"].items())
-        }
-        known = Knowledge(
-            state, inputs, {head: outputs(each) for head, each in about["outputs"].items()},
-            {name: TaskRecord(**record) for name, record in about["tasks"].items()}, scaling,
-            None if about["table"] is None else Table.from_described(about["table"]), noise, sites,
-            dict(about["seen"]), tuple(Update.from_described(each) for each in about["history"]),
-        )  # fmt: skip
-        if {record.head for record in known.tasks.values()} - set(known.outputs):
-            raise ValueError("its tasks and its heads do not belong together")
+        yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise VclError(f"the learner in {path} is damaged ({error}); restore it from a copy.") from error
+        said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
+        raise VclError(f"the learner in {path} is damaged ({said}); restore it from a copy.") from error
+
+
+def knowledge(
+    content: Content, outputs: Callable[[Any], Any], device: torch.device
+) -> tuple[Knowledge, dict[str, Tensor]]:
+    """The knowledge in a folder, and the prior's mean; ValueError and the like if it is damaged."""
+    about, saved = content.about, content.arrays
+    given = about["inputs"]
+    inputs = Inputs(tuple(given["shape"]), given["kind"], given["dtype"], bool(given["grey"]))
+    scaling = Scaling(saved[f"{SCALING}centre"], saved[f"{SCALING}width"]) if f"{SCALING}centre" in saved else None
+    noisy = [name.removeprefix(f"{NOISE}shape.") for name in saved if name.startswith(f"{NOISE}shape.")]
+    noise = {head: NoiseBelief(saved[f"{NOISE}shape.{head}"], saved[f"{NOISE}rate.{head}"]) for head in noisy} or None
+    sites = {
+        name: Site(
+            Layout(tuple(layout["names"]), tuple(map(tuple, layout["shapes"]))),
+            saved[f"{SITE}.{place}.precision"].to(device),
+            saved[f"{SITE}.{place}.shift"].to(device),
+        )
+        for place, (name, layout) in enumerate(about["sites"].items())
+    }
+    known = Knowledge(
+        unpacked(content.state, device), inputs, {head: outputs(each) for head, each in about["outputs"].items()},
+        {name: TaskRecord(**record) for name, record in about["tasks"].items()}, scaling,
+        None if about["table"] is None else Table.from_described(about["table"]), noise, sites,
+        dict(about["seen"]), tuple(Update.from_described(each) for each in about["history"]),
+    )  # fmt: skip
+    if not set(known.heads) <= set(known.outputs):
+        raise ValueError("its tasks and its heads do not belong together")
     prior = {name.removeprefix(PRIOR): value for name, value in saved.items() if name.startswith(PRIOR)}
     return known, prior
 

@@ -1,9 +1,15 @@
 """Tables with named columns as numbers. What a column is follows from the first update and then stays.
 
 a column of numbers    its value; missing values become the first update's mean. If the first update had some, a
-                       second column says 1 where the value is missing
+                       second column says 1 where the value is missing; if it had none, later ones give a warning
 any other column       one column for each category of the first update, 1 for the example's own. Missing is a
-                       category if the first update had some. A category that comes later has 0 in all of them
+                       category if the first update had some. A category that comes later, or a missing value where
+                       there was none, has 0 in all of them, and gives a warning with the counts
+
+Columns go by name, in any order. Other columns than those of the first update are refused, with the difference. So are
+a column without any value, more than 1000 categories, dates, infinite numbers, and texts in a column of numbers. Texts
+that are all numbers are numbers: codes that are no quantities need a letter, such as c7. Missing are None, NaN and the
+texts "", na, nan, none, null and ?, in any case.
 """
 
 from __future__ import annotations
@@ -140,6 +146,11 @@ def is_frame(x: Any) -> bool:
     return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
 
 
+def size_of(frame: Any) -> int:
+    """The number of rows."""
+    return max((len(values) for values in _columns(frame).values()), default=0)
+
+
 def _columns(frame: Any) -> dict[str, np.ndarray]:
     names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
     if len({str(name) for name in names}) != len(names):
@@ -157,18 +168,33 @@ def _columns(frame: Any) -> dict[str, np.ndarray]:
 def _array(values: Any) -> np.ndarray:
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
-    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    if found.dtype != object or found.ndim != 1:
+        return found
+    # Numbers and bools beside missing values, which an array of objects holds.
+    missing = np.array([is_nothing(each) for each in found], dtype=bool)
+    if missing.all() or not all(
+        isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]
+    ):
+        return found
+    numbers = np.full(len(found), np.nan)
+    numbers[~missing] = found[~missing].astype(float)
+    return numbers
 
 
 def _column(name: str, values: np.ndarray) -> Column:
     if values.ndim != 1:
         raise VclError(f"column {name!r} has shape {values.shape}; give one value for each row.")
+    if values.dtype.kind in "mMcV":
+        raise VclError(
+            f"column {name!r} has dtype {values.dtype}; give numbers or texts (of a date, such as days since a start)."
+        )
     if values.dtype.kind in "iufb":
         found, missing = _as_numbers(values, name)
         return _numeric(name, found, missing)
     texts, missing = _as_texts(values)
     try:
-        found = np.array([np.nan if gone else float(text) for text, gone in zip(texts, missing, strict=True)])
+        found = np.array([np.nan if gone else _number(text) for text, gone in zip(texts, missing, strict=True)])
     except ValueError:
         kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
         if len(kinds) > MOST:
@@ -197,23 +223,34 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         for row, (text, gone) in enumerate(zip(texts, missing, strict=True)):
             if not gone:
                 try:
-                    found[row] = float(text)
+                    found[row] = _number(text)
                 except ValueError:
                     raise VclError(
-                        f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update; "
-                        "give a number, or leave the value out."
+                        f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update "
+                        "(rows count from 0); give a number, or leave the value out."
                     ) from None
     if np.isinf(found[~missing]).any():
         row = int(np.flatnonzero(np.isinf(found))[0])
-        raise VclError(f"column {name!r} is infinite in row {row}; give a finite number, or leave the value out.")
+        raise VclError(
+            f"column {name!r} is infinite in row {row} (rows count from 0); give a finite number, or leave the value "
+            "out."
+        )
     return found, missing
+
+
+def _number(text: str) -> float:
+    """A number as people write it; ValueError for anything else, and for Python's own 1_000."""
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def _as_texts(values: np.ndarray) -> tuple[list[str], np.ndarray]:
     """Texts [N], and which are missing [N]."""
-    texts = ["" if _is_nothing(each) else str(each).strip() for each in values.tolist()]
+    texts = ["" if is_nothing(each) else str(each).strip() for each in values.tolist()]
     return texts, np.array([text.lower() in MISSING for text in texts], dtype=bool)
 
 
-def _is_nothing(value: object) -> bool:
-    return value is None or value != value or str(value) == "<NA>"
+def is_nothing(value: object) -> bool:
+    """Whether a value stands for a missing one. That of pandas' own types refuses comparison, so it comes first."""
+    return value is None or str(value) == "<NA>" or bool(value != value)

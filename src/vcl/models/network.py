@@ -115,9 +115,11 @@ class Network:
         check_fits(self.start_values, dict(zip(*layout, strict=True)))
         if not self.prior_values:
             return prior
-        means = layout.split(prior.mean) | {
-            name: value.unsqueeze(0) for name, value in self.prior_values.items() if name in layout.names
-        }
+        means = layout.split(prior.mean)
+        for name, value in self.prior_values.items():
+            if name in layout.names:  # outputs that a head has got since have the mean 0
+                own = value.unsqueeze(0)
+                means[name] = torch.cat([own, means[name][:, len(value) :]], 1) if value.dim() else own
         return prior._replace(mean=layout.join(means, lead=1))
 
     def digest(self) -> str:
@@ -125,7 +127,8 @@ class Network:
         values = {} if self.fixed is None else {f"frozen {name}": value for name, value in self.fixed.values.items()}
         values |= {f"mean {name}": value for name, value in self.prior_values.items()}
         if values and not self.known_digest:
-            self.known_digest = digest(values)
+            # Given values may come in any order.
+            self.known_digest = digest(dict(sorted(values.items())))
         return self.known_digest
 
     def fixed_values(self, like: Tensor) -> Params:

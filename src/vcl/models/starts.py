@@ -33,9 +33,11 @@ def start_values(
 
 
 def check_fits(values: Params, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise VclError where a head has another size than its values."""
+    """Raise VclError where a head has fewer outputs than its values, which are of the first ones if it has more."""
     for name, value in values.items():
-        if shapes.get(name, tuple(value.shape)) != tuple(value.shape):
+        shape, given = shapes.get(name, tuple(value.shape)), tuple(value.shape)
+        more = head_of(name) is not None and shape[1:] == given[1:] and shape[:1] >= given[:1]
+        if shape != given and not more:
             raise VclError(
                 f"the start of {name!r} has shape {tuple(value.shape)}, but the head needs {shapes[name]}; give values "
                 "of the head's size."

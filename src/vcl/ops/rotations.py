@@ -37,8 +37,18 @@ def sandwich(left: Groups, W: Tensor, right: Groups) -> Tensor:
 def eigen(values: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues [R, n] in float64 and eigenvectors [R, n, n] of symmetric matrices, computed in float64.
 
-    Rounding may make a zero eigenvalue slightly negative; those are set to 0.
+    Eigenvalues that rounding leaves instead of 0, some of them negative, are set to 0. Any basis of their space would
+    do, and rounding would choose it; theirs is that of the eigenvectors of diag(1, ..., 2) within the space.
     """
     found = [torch.linalg.eigh(part.double()) for part in grouped(values)]
-    eigenvalues = torch.cat([each.eigenvalues for each in found]).clamp(min=0)
-    return eigenvalues, torch.cat([each.eigenvectors for each in found]).to(values.dtype)
+    eigenvalues = torch.cat([each.eigenvalues for each in found])
+    vectors = torch.cat([each.eigenvectors for each in found])
+    n = values.shape[-1]
+    least = max(n * torch.finfo(torch.float64).eps, torch.finfo(values.dtype).eps) * eigenvalues[:, -1:].clamp(min=0)
+    nothing = eigenvalues <= least
+    scale = torch.linspace(1, 2, n, dtype=torch.float64, device=values.device).unsqueeze(1)
+    for run, count in enumerate(nothing.sum(1).tolist()):
+        if count > 1:
+            space = vectors[run, :, :count].contiguous()
+            vectors[run, :, :count] = space @ torch.linalg.eigh(space.mT @ (scale * space)).eigenvectors
+    return eigenvalues.masked_fill(nothing, 0), vectors.to(values.dtype)

@@ -58,6 +58,15 @@ class Projection(Protocol[Q]):
 
 
 @runtime_checkable
+class FitsCoresets(Protocol):
+    """A projection that fits a coreset by another one, which is the default of a method's ``refit``."""
+
+    def for_coresets(self) -> Projection[Any]:
+        """proj of q_t p(C_t | theta)."""
+        ...
+
+
+@runtime_checkable
 class UsesEngine(Protocol):
     """A projection whose fits use an engine."""
 

@@ -7,9 +7,11 @@
 q_t = N(theta_t, (A (x) G + delta I)^{-1}), exactly, in the eigenvectors of A and G. lambda weights what data has said
 (G), never the prior's precision delta.
 
-The curvature A_t (x) G_t is the expectation under q_t itself: a fixed point. At the mode of a well-fitted task the
-Fisher information nearly vanishes, and lambda must be tuned; under q_t lambda = 1 needs no tuning. Round k moves
-1 / (1 + k) of the way to the curvature under the last q_t, on a logarithmic scale; without that it oscillates.
+The curvature A_t (x) G_t approaches the expectation under q_t itself, a fixed point. At the mode of a well-fitted task
+the Fisher information nearly vanishes, and the best lambda differs from stream to stream; under q_t lambda = 1 is near
+the best where tasks have heads or inputs of their own, and too small where they share outputs. Round k moves
+1 / (1 + k) of the way to the curvature under the last q_t, on a logarithmic scale; without that it oscillates. After K
+rounds the mode's curvature still has the weight 1 / (1 + K).
 """
 
 from __future__ import annotations
@@ -84,12 +86,12 @@ class KroneckerLaplace:
             return q
         previous = q.restrict(q.layout.touched(data.heads))
         delta = prior_precision(model, previous, prior)
+        blocks = self.blocks(model, previous, delta, data)
         penalty = past(previous, delta, self.lam, self.prior)
         objective = Penalised(model, previous.layout, penalty)
         start = start_mean(model, previous, fresh(previous, prior), self.init_sd, rng, self.init)
         told = _Last(report)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, told, "Kronecker-factored Laplace")
-        blocks = self.blocks(model, previous, delta, data)
         told.note(_treatment(model, previous.layout, blocks))
         return q.merge(self.posterior(model, previous, theta, delta, data, blocks, rng.at("curvature")))
 
@@ -170,6 +172,8 @@ def gaussian_at(
     ``known`` keeps eigenvectors for the next round: with the rule ``mean`` A depends on A_t alone.
     """
     layout = previous.layout
+    for name, values in layout.split(found.diagonal).items():
+        _check_finite(name, values)
     part = held(model, layout)
     precision = (-previous.log_var).exp() + found.diagonal
     # A parameter without a posterior is a point, with variance 0.
@@ -179,7 +183,7 @@ def gaussian_at(
     for block, new in found.pairs.items():
         old = previous.blocks.get(block)
         pair = new if old is None else add(Pair(old.A, old.G, old.rows), new, curvature.rule)
-        _check_finite(block, pair)
+        _check_finite(block.weight, pair.A, pair.G)
         if block not in known or known[block][0] is not new.A or curvature.rule != "mean":
             known[block] = new.A, pair.A, eigen(pair.A)
         pair = pair._replace(A=known[block][1])
@@ -191,12 +195,13 @@ def gaussian_at(
     return Kronecker(layout, theta, layout.join(log_vars, lead=1), blocks)
 
 
-def _check_finite(block: Block, pair: Pair) -> None:
-    fine = pair.A.isfinite().flatten(1).all(1) & pair.G.isfinite().flatten(1).all(1)
+def _check_finite(name: str, *values: Tensor) -> None:
+    """Raise NonFiniteError with the runs in which some of the values [R, ...] are not finite."""
+    fine = torch.stack([each.isfinite().flatten(1).all(1) for each in values]).all(0)
     if not bool(fine.all()):
         bad = [run for run, good in enumerate(fine.tolist()) if not good]
         what = (
-            f"the curvature of {block.weight!r} is not finite; use curvature at the mode, a smaller learning rate, or "
+            f"the curvature of {name!r} is not finite; use curvature at the mode, a smaller learning rate, or "
             "scaled inputs."
         )
         raise NonFiniteError(what, bad, what)

@@ -10,15 +10,18 @@ q_{t-1} knows from data: its precision P becomes lambda (P - delta) + delta, whe
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import final
 
 import torch
+from torch import Tensor
 
 from vcl.beliefs.kronecker import Kronecker
 from vcl.beliefs.kronecker_fit import InBasis
 from vcl.beliefs.mean_field import MeanField
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
+from vcl.fitting.health import Health, health_in_basis
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.models.base import Model
@@ -35,7 +38,8 @@ from vcl.projections.vi import Elbo
 class KroneckerVariational:
     """A variational fit that starts at the result of Laplace propagation, in its basis.
 
-    ``laplace`` has lambda and the curvature; ``ascent`` is the variational fit, with ``draws`` draws a step.
+    ``laplace`` has lambda and the curvature; ``ascent`` is the variational fit, with ``draws`` draws a step. Its last
+    report has its :class:`vcl.fitting.health.Health`: the variances are those of Z, and the KL is that of each layer.
     """
 
     laplace: KroneckerLaplace = field(default_factory=KroneckerLaplace)
@@ -89,15 +93,25 @@ class KroneckerVariational:
         natural = self.natural
         optimiser = make_adam if natural is None else natural.optimiser(self.ascent.steps(data.size), elbo.fit.scale)
         ends = ascend(
-            elbo, elbo.parameters(start), data, self.ascent, rng.at("variational"), report, "variational fit", optimiser
+            elbo, elbo.parameters(start), data, self.ascent, rng.at("variational"), report, "variational fit",
+            optimiser, partial(self._health, elbo, start, data.size),
         )  # fmt: skip
         return q.merge(elbo.belief(ends))
 
+    def _health(self, elbo: Elbo, start: Kronecker, size: int, parameters: tuple[Tensor, ...]) -> Health:
+        """How far the fit got that ends here, from the variances of Laplace propagation."""
+        natural, adams = self.natural, elbo.fit.scale * self.ascent.reach(size)
+        reach = adams if natural is None else natural.reach(self.ascent.steps(size))
+        return health_in_basis(elbo.fit, parameters, elbo.parameters(start), reach, natural is not None)
+
 
 def tempered(q: Kronecker, model: Model, prior: MeanField, lam: Lambda) -> Kronecker:
-    """q with the precision lambda (P - delta) + delta; q itself for lambda = 1."""
+    """q with the precision lambda (P - delta) + delta; a run with lambda = 1 keeps its bits.
+
+    A fitted variance may be above the prior's. Then nothing is known from data, and lambda != 1 takes the prior's.
+    """
     if lam == 1:
         return q
-    delta = prior_precision(model, q, prior)
-    precision = lambda_column(lam, q.mean) * ((-q.log_var).exp() - delta).clamp(min=0) + delta
-    return q._replace(log_var=-torch.log(precision))
+    delta, column = prior_precision(model, q, prior), lambda_column(lam, q.mean)
+    precision = column * ((-q.log_var).exp() - delta).clamp(min=0) + delta
+    return q._replace(log_var=torch.where(column == 1, q.log_var, -torch.log(precision)))

@@ -50,6 +50,10 @@ class Merged:
         q: MeanField = self.project.initial(prior)
         return q
 
+    def for_coresets(self) -> VariationalKL:
+        """The fit alone: a prediction weighs its coreset fully, and is not propagated."""
+        return self.project
+
     def engine_name(self, model: Model, prior: MeanField, heads: tuple[str, ...]) -> str:
         """That of the fit."""
         return self.project.engine_name(model, prior, heads)

@@ -114,7 +114,8 @@ class VariationalKL:
     natural gradients instead: their length does depend on it, and neither ``climbs`` nor ``init_var`` matters. Epochs
     and batch are those of ``ascent``, whose learning rate is then that of points and of the maximum-likelihood start.
 
-    The last report of a fit has its :class:`vcl.fitting.health.Health`: whether variances were still moving.
+    The last report of a fit has its :class:`vcl.fitting.health.Health`: whether variances were still moving. The family
+    ``full`` has none: its steps move a Cholesky factor, so no step limits a single variance.
     """
 
     ascent: Ascent = field(default_factory=Ascent)
@@ -192,7 +193,7 @@ class VariationalKL:
         adams = elbo.fit.scale * self.ascent.reach(size)
         reach = adams if natural is None else natural.reach(self.ascent.steps(size))
         _, wide = self._new(previous, target)
-        return health_of(elbo.fit, parameters, previous, wide, self.init_var, reach)
+        return health_of(elbo.fit, parameters, previous, wide, self.init_var, reach, natural is not None)
 
     def _new(self, previous: Any, target: Target[Any]) -> tuple[Rows, Rows]:
         """The rows that start at small random means, and those that start at the variance ``init_var``."""

@@ -12,7 +12,9 @@ from vcl.lab.commands import options
 def sweep(
     experiment: options.Experiment,
     method: Annotated[str, typer.Option(help="One or more methods with a lambda, separated by commas.")] = "ewc",
-    grid: Annotated[str, typer.Option(help="lambda=1,10,100, or lambda=paper for the paper's grid.")] = "lambda=paper",
+    grid: Annotated[
+        str, typer.Option(help="lambda=1,10,100, or lambda=paper: the paper's grid, or a method's own.")
+    ] = "lambda=paper",
     select: Annotated[
         str, typer.Option(help="Select on: validation (held-out training data) or test (as in the paper).")
     ] = "validation",

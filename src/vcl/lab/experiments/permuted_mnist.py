@@ -14,6 +14,7 @@ KRONECKER: dict[str, dict[str, Any]] = {
     "lp-kron": {"epochs": 30},
     "ewc-kron": {"epochs": 30},
     "vcl-kron": {"epochs": 15},
+    "vcl-kron-natural": {"epochs": 15},
     "vcl-kron-random": {"epochs": 15, "coreset_epochs": 15},
 }
 # The baselines as the paper ran them, each with its best lambda; SI's damping is that of Zenke et al.

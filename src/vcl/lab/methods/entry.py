@@ -34,6 +34,8 @@ class MethodEntry(NamedTuple):
     """The largest network that it can take, if there is a limit."""
     version: int = 1
     """Raise it when the same settings give other numbers: stored results of an older one are not used."""
+    grid: tuple[float, ...] = ()
+    """The values of lambda to try where an experiment has none of its own for it."""
 
     @property
     def takes_lambda(self) -> bool:

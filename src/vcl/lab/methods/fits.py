@@ -135,12 +135,16 @@ class KroneckerFisher:
         Literal["mean", "nearest"], "one pair for two tasks: mean of A and sum of G, or the nearest product"
     ] = "mean"
     head_factors: Annotated[Literal["kronecker", "diagonal"], "whether heads have factors or a diagonal"] = "kronecker"
+    sharing: Annotated[
+        Literal["expand", "reduce"], "rows of an example, as of a convolution: each by itself, or mean and sum"
+    ] = "expand"
 
     def kronecker(self) -> KroneckerCurvature:
         """As the core takes it; at the mode there are no rounds and no draws."""
         how = KroneckerCurvature(
-            self.curvature, self.labels, self.fisher_samples, rule=self.factors, heads=self.head_factors
-        )
+            self.curvature, self.labels, self.fisher_samples,
+            rule=self.factors, heads=self.head_factors, sharing=self.sharing,
+        )  # fmt: skip
         if self.curvature == "mode":
             return how
         return replace(how, rounds=self.curvature_rounds, draws=self.curvature_draws)

@@ -147,6 +147,14 @@ class VclKron:
 
 
 @dataclass(frozen=True)
+class VclKronNatural:
+    """VCL with Kronecker factors, fitted by natural gradients; ``lr`` is that of Laplace propagation."""
+
+    vcl: VclKron = field(default_factory=VclKron)
+    natural: NaturalSteps = field(default_factory=NaturalSteps)
+
+
+@dataclass(frozen=True)
 class VclKronCoreset:
     """VCL with Kronecker factors and a coreset."""
 
@@ -253,6 +261,12 @@ def kronecker_variational(s: VclKron, how: Ascent) -> KroneckerVariational:
     return KroneckerVariational(KroneckerLaplace(how, s.lp.lam, s.lp.phi.kronecker()), how, s.draws, s.estimator)
 
 
+def vcl_kron_natural(s: VclKronNatural) -> Method[Any]:
+    """VCL with Kronecker factors by natural gradients."""
+    project = kronecker_variational(s.vcl, s.vcl.lp.fit.ascent())
+    return Method(replace(project, natural=s.natural.natural()))
+
+
 def vcl_kron_coreset(s: VclKronCoreset) -> Method[Any]:
     """VCL with Kronecker factors and a random coreset."""
     first = s.vcl.lp.fit.ascent()
@@ -266,6 +280,12 @@ COOLED = {"schedule": "cosine", "batch": 256}
 
 ONE_DRAW = {**COOLED, "draws": 1, "estimator": "local"}
 """A variational fit by units takes one draw a step: their noise is independent for every example."""
+
+NEAR = {**ONE_DRAW, "forget": 2.0}
+"""The fit starts at the result of Laplace propagation, of which natural gradients keep an eighth."""
+
+FACTOR_GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""lambda around 1, which is Bayes' rule."""
 
 RESTART = {"start": "restart", "schedule": "cosine"}
 """Every fit starts at small random means, with q_{t-1} as the prior alone, and its learning rate decays to 0.
@@ -312,18 +332,24 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry("lp", "Laplace propagation, diagonal", Lp, lp, draws=False),
     MethodEntry(
         "lp-kron", "Laplace propagation, Kronecker-factored: curvature of each layer under the belief itself",
-        LpKron, lp_kron, draws=False, values=COOLED,
+        LpKron, lp_kron, draws=False, values=COOLED, version=2, grid=FACTOR_GRID,
     ),
     MethodEntry(
         "ewc-kron", "lp-kron without a prior: EWC with Kronecker factors, anchored at the last estimate",
-        LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED,
+        LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED, version=2, grid=FACTOR_GRID,
     ),
     MethodEntry(
         "vcl-kron", "VCL with a Kronecker-factored posterior: lp-kron, then a variational fit from there",
-        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW,
+        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW, version=2,
+        grid=FACTOR_GRID,
     ),
     MethodEntry(
-        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=ONE_DRAW,
+        "vcl-kron-natural", "vcl-kron, its variational fit by natural gradients", VclKronNatural, vcl_kron_natural,
+        values=NEAR, grid=FACTOR_GRID,
+    ),
+    MethodEntry(
+        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=ONE_DRAW, version=2,
+        grid=FACTOR_GRID,
     ),
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
     MethodEntry(

@@ -30,6 +30,8 @@ class Request(NamedTuple):
     """The label of its rows in this item; default: the method's name."""
     seeds: int | None = None
     """Fewer seeds than the preset's, for an expensive part."""
+    facts: Mapping[str, str] = {}
+    """What a figure's table says of it beside its rows, by column."""
 
 
 def at_the_end(values: Tensor) -> Tensor:
@@ -94,6 +96,8 @@ class Shown(NamedTuple):
     """The names of the tasks."""
     pictures: Mapping[str, Sequence[Tensor]] = {}
     """By label, samples after each task: uint8 [runs, tasks so far, count, H, W]."""
+    facts: Mapping[str, Mapping[str, str]] = {}
+    """By label, those of the requests."""
 
 
 class StreamItem(NamedTuple):

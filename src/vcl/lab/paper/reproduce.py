@@ -173,7 +173,8 @@ class Reproduction:
         judged = judge_stream(item, rows, seconds)
         tasks = self._task_names(requests[0])
         write_atomic(make_folder(folder) / TASKS, json.dumps(tasks, ensure_ascii=False) + "\n")
-        shown = shown_of(item, judged, folder, self.preset, tasks)._replace(pictures=pictures)
+        facts = {request.label or request.method: request.facts for request in requests}
+        shown = shown_of(item, judged, folder, self.preset, tasks)._replace(pictures=pictures, facts=facts)
         return judged, self._draw(folder, to_csv(rows), lambda: item.draw(rows, shown))
 
     def _table_item(self, item: TableItem, store: Store, folder: Path) -> tuple[Judged, list[Path]]:

@@ -1,0 +1,36 @@
+"""Checks of single settings: each says what was given and what is accepted."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import torch
+
+from vcl.errors import VclError
+
+
+def require_whole(name: str, value: Any, least: int, note: str = "") -> None:
+    """Raise VclError unless ``value`` is a whole number from ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise VclError(f"{name} is {value!r}; give a whole number from {least}{note}.")
+
+
+def require_positive(name: str, value: Any, note: str = "") -> None:
+    """Raise VclError unless ``value`` is a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (value > 0 and isfinite(value)):
+        raise VclError(f"{name} is {value!r}; give a finite number above 0{note}.")
+
+
+def device_of(device: Any) -> torch.device:
+    """The device of a name; "auto" is the GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise VclError(
+            f"device is {device!r}, which is not here ({str(error).splitlines()[0]}); give 'auto' or 'cpu'."
+        ) from error
+    return found

@@ -1,0 +1,55 @@
+"""What the inputs of a learner are: the shape of an example, and numbers, pixels or tokens."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vcl.errors import VclError
+from vcl.learner.scaling import Scaling
+
+Kind = Literal["numbers", "pixels", "tokens"]
+
+
+class Inputs(NamedTuple):
+    """The inputs of the first update: the shape of an example, and whether they are numbers, pixels or tokens."""
+
+    shape: tuple[int, ...]
+    kind: Kind
+    dtype: str
+    grey: bool = False
+    """Whether the numbers of the first update were from 0 to 1, as grey values are."""
+
+    @classmethod
+    def of(cls, x: Tensor, net: object) -> Inputs:
+        """uint8 images are pixels; whole numbers are tokens if the network has an embedding, and else numbers."""
+        embeds = isinstance(net, nn.Module) and any(isinstance(part, nn.Embedding) for part in net.modules())
+        kind: Kind = "numbers"
+        if not x.is_floating_point():
+            kind = "tokens" if embeds else "pixels" if x.dtype == torch.uint8 and x.dim() > 2 else "numbers"
+        grey = kind == "numbers" and bool(x.min() >= 0) and bool(x.max() <= 1)
+        return cls(tuple(x.shape[1:]), kind, str(x.dtype).removeprefix("torch."), grey)
+
+    def check(self, x: Tensor, net: object) -> None:
+        """Raise VclError unless x [N, ...] is of this kind and shape."""
+        here = Inputs.of(x, net)
+        if here.shape != self.shape:
+            raise VclError(
+                f"examples have shape {here.shape}, and those of the first update had {self.shape}; give the same "
+                "columns or image size."
+            )
+        if here.kind != self.kind:
+            raise VclError(
+                f"inputs have dtype {here.dtype}, which is read as {here.kind}, and the first update had {self.dtype}, "
+                f"{self.kind}; convert them as then."
+            )
+
+    def tensor(self, x: Tensor, scaling: Scaling | None) -> Tensor:
+        """x as the network takes it: pixels and tokens as they are, numbers scaled and in float32."""
+        if self.kind == "tokens":
+            return x.long()
+        if self.kind == "pixels":
+            return x
+        return (x if scaling is None else scaling(x.double())).float()
