@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
+import platform
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -25,6 +28,7 @@ from sklearn import datasets
 from torch import nn
 
 import vcl
+from vcl.lab.provenance import made_by
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "decisions"))
 
@@ -258,6 +262,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+    command = shlex.join(["python", "benchmarks/defaults.py", *sys.argv[1:]])
+    about = {"command": command, "machine": f"{platform.machine()}, 1 thread", **made_by()}
+    path.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ accuracy on test images first reaches 95 %.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,6 @@ def ask(
 def one(way: str, seed: int, quick: bool, results: Results) -> None:
     """Ask and learn until the goal is reached."""
     x, y = load_digits(return_X_y=True)
-    x = x / 16  # grey values from 0 to 1, which the learner does not scale
     random = np.random.default_rng(seed)
     order = random.permutation(len(x))
     pool, test = order[:1200], order[1200:]
@@ -61,6 +61,7 @@ def one(way: str, seed: int, quick: bool, results: Results) -> None:
 def main(given: Sequence[str] | None = None) -> None:
     """Run all ways with all seeds, print the table, write rows and figure."""
     asked = options(__doc__, 10, given)
+    warnings.filterwarnings("ignore", message=".*standard deviations from the first update.*")
     results = Results("active-learning", asked)
     for seed in results.missing():
         for way in WAYS:

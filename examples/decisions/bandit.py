@@ -52,19 +52,22 @@ def pull(
 def one(policy: str, seed: int, quick: bool, results: Results) -> None:
     """All rounds of one policy."""
     x, y = load_digits(return_X_y=True)
+    x = (x - x.mean()) / x.std()  # the columns of other arms are 0, so the learner cannot scale them
     random = np.random.default_rng(seed)
     order = random.permutation(len(x))[: 100 if quick else ROUNDS]
     torch.manual_seed(seed)
     net = vcl.mlp(64 * ARMS, (50,))
     learner: vcl.ContinualClassifier | Baseline
     if policy.startswith("fine-tuning"):
-        learner = Baseline(net, 50, 2, "fine-tuning", seed=seed)
+        learner = Baseline(net, 50, 2, "fine-tuning", seed=seed, standardize=False)
     else:
-        learner = vcl.ContinualClassifier(net, classes=[0, 1], seed=seed, verbose=0, epochs=2 if quick else None)
+        learner = vcl.ContinualClassifier(
+            net, classes=[0, 1], standardize=False, seed=seed, verbose=0, epochs=2 if quick else None
+        )
     regret = 0
     for first in range(0, len(order), AT_ONCE):
         now = order[first : first + AT_ONCE]
-        images = x[now] / 16
+        images = x[now]
         arms = pull(policy, learner, images, random) if first else random.integers(ARMS, size=len(now))
         reward = (arms == y[now]).astype(int)
         regret += int((1 - reward).sum())

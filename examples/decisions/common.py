@@ -22,7 +22,7 @@ import vcl
 from vcl.lab.figures.style import save
 from vcl.lab.provenance import made_by
 from vcl.learner.defaults import Effort
-from vcl.learner.scaling import learned
+from vcl.learner.scaling import Standardize, learned
 
 Row = dict[str, Any]
 
@@ -53,12 +53,16 @@ class Baseline:
     ``outputs`` is the size of the one shared head; labels are 0, 1, ... Tables are scaled as the learner scales them.
     """
 
-    def __init__(self, net: nn.Module, features: int, outputs: int, project: str, lam: float = 1.0, seed: int = 0):
+    def __init__(
+        self, net: nn.Module, features: int, outputs: int, project: str, lam: float = 1.0, seed: int = 0,
+        standardize: Standardize = "auto",
+        epochs: int | None = None,
+    ) -> None:  # fmt: skip
         self.model = vcl.Network(net, features, vcl.Categorical(), start="module")
         self.outputs, self.project, self.lam, self.rng = outputs, project, lam, vcl.Rng(seed)
         self.state: Any = None
         self.scaling: Any = None
-        self.effort = Effort()
+        self.effort, self.standardize = Effort(epochs), standardize
 
     def method(self, examples: int) -> vcl.Method[Any]:
         """Fine-tuning or EWC."""
@@ -77,7 +81,7 @@ class Baseline:
         method = self.method(len(x))
         if self.state is None:
             given = torch.as_tensor(x)
-            self.scaling = None if given.dtype == torch.uint8 else learned(given, "auto")
+            self.scaling = None if given.dtype == torch.uint8 else learned(given, self.standardize)
             self.state = vcl.initial(self.model, method, 1)
         name = f"{self.state.t}"
         data = vcl.dataset(self.rows(x), torch.as_tensor(y).long(), name, "all")

@@ -118,7 +118,7 @@ def learners(stream: Stream, seed: int, shares: Sequence[float], quick: bool) ->
         return vcl.ContinualClassifier(net(columns, seed), classes=list(range(classes)), seed=seed, verbose=0, **effort)
 
     def baseline(project: str, lam: float = 1.0) -> Baseline:
-        return Baseline(net(columns, seed), 50, classes, project, lam, seed)
+        return Baseline(net(columns, seed), 50, classes, project, lam, seed, **effort)
 
     found: dict[str, tuple[Any, dict[str, Any]]] = {"default": (ours(), {})}
     for share in shares:

@@ -57,7 +57,7 @@ class Part(NamedTuple):
 def parts(stream: str, seed: int, quick: bool) -> list[Part]:
     """The tasks: labels are odd or even for ``pairs``, digits for ``classes``."""
     data, random = load("mnist"), np.random.default_rng(seed)
-    train, test = (64, 20) if quick else (TRAIN, TEST)
+    train, test = (32, 10) if quick else (TRAIN, TEST)
     found = []
     for task in range(TASKS):
         own = [random.permutation(np.flatnonzero(y // 2 == task)) for y in (data.train_y, data.test_y)]
@@ -86,9 +86,9 @@ def learners(stream: str, seed: int, quick: bool) -> dict[str, Any]:
 
     found = {
         "default": lambda: ours("structured"),
-        "fine-tuning": lambda: Baseline(net(), 50, outputs, "fine-tuning", seed=seed),
-        "EWC, lambda 1": lambda: Baseline(net(), 50, outputs, "ewc", 1.0, seed),
-        "EWC, lambda 100": lambda: Baseline(net(), 50, outputs, "ewc", 100.0, seed),
+        "fine-tuning": lambda: Baseline(net(), 50, outputs, "fine-tuning", seed=seed, **few),
+        "EWC, lambda 1": lambda: Baseline(net(), 50, outputs, "ewc", 1.0, seed, **few),
+        "EWC, lambda 100": lambda: Baseline(net(), 50, outputs, "ewc", 100.0, seed, **few),
     }
     if stream == "pairs":
         return found

@@ -9,6 +9,7 @@ Learners see MNIST in two updates (digits 0-4, then 5-9, one head). Each score r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,14 +44,14 @@ def entropy(p: np.ndarray) -> np.ndarray:
 def one(seed: int, quick: bool, results: Results) -> None:
     """All learners of one seed."""
     data, random = load("mnist"), np.random.default_rng(seed)
-    train, test = (100, 50) if quick else (TRAIN, TEST)
+    train, test = (50, 15) if quick else (TRAIN, TEST)
     parts = [random.permutation(np.flatnonzero(data.train_y // 5 == half))[:train] for half in range(2)]
     known = random.permutation(len(data.test_y))[:test]
     x, y = data.test_x[known], data.test_y[known].astype(int)
     others = unknowns(x, test, random)
     torch.manual_seed(seed)
     trunk = vcl.mlp(784, (100, 100))
-    few = {"epochs": 2} if quick else {}
+    few: dict[str, Any] = {"epochs": 2} if quick else {}
 
     def note(learner: str, score: str, right: float, own: np.ndarray, each: dict[str, np.ndarray]) -> None:
         for kind, values in each.items():
@@ -63,7 +64,7 @@ def one(seed: int, quick: bool, results: Results) -> None:
             learner.update(data.train_x[part], data.train_y[part].astype(int), f"half {number}")
         return accuracy(learner.predict_proba(x), y)
 
-    tuned = Baseline(trunk, 100, 10, "fine-tuning", seed=seed)
+    tuned = Baseline(trunk, 100, 10, "fine-tuning", seed=seed, **few)
     right = learn(tuned)
     note("fine-tuning", "1 - largest probability", right, 1 - tuned.predict_proba(x).max(1),
          {kind: 1 - tuned.predict_proba(values).max(1) for kind, values in others.items()})  # fmt: skip
