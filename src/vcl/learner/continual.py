@@ -78,6 +78,10 @@ class ContinualLearner(ABC):
     def _outputs(self, y: np.ndarray, known: Any, part: Part) -> tuple[Any, Tensor, int]:
         """What the head's outputs mean, the targets as the model takes them, and the size of the head."""
 
+    def _caution(self, y: np.ndarray, before: Any) -> str:
+        """What to say of targets that a head with ``before`` outputs will learn badly; "" if nothing."""
+        return ""
+
     @abstractmethod
     def _likelihood(self) -> Likelihood:
         """p(y | f) with the noise 1, where there is one: what the network is recognised by."""
@@ -121,6 +125,9 @@ class ContinualLearner(ABC):
         prepared = self._prepared or Prepared(self._part_for(found.x[:1], found.inputs))
         before = None if known is None else known.outputs.get(place.head)
         outputs, values, units = self._outputs(targets, before, prepared.part)
+        caution = "" if before is None else self._caution(targets, before)
+        if caution:
+            warn_user(caution)
         draft = Draft(place.task, place.head, found, values, outputs, units, digest, forget)
         bar = Bar(self.verbose > 0)
         try:
@@ -148,6 +155,8 @@ class ContinualLearner(ABC):
         sites = {} if known is None else known.sites
         if settings.forgettable:
             sites = sites_after(sites, draft.name, before.propagated, state, model, draft.forget)
+        if not way_of(settings.method).tells:
+            watch.begin()
         update = recorded(step, state, examples, watch, monotonic() - begun, model)
         return Knowledge(
             state, draft.read.inputs, {**({} if known is None else known.outputs), draft.head: draft.outputs},
@@ -164,6 +173,7 @@ class ContinualLearner(ABC):
         task = way_of(self.settings.method).task(step)
         # The likelihood, and so what the model answers, changes with the noise: the network is recognised without it.
         before, known = step.before._replace(fingerprint=None), step.before.fingerprint
+        watch.begin()
         (state,) = learn(before, [task], prepared.model(likelihood), method, rng, watch)
         if known is None:
             plain = prepared.model(self._likelihood())

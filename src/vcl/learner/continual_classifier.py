@@ -15,7 +15,7 @@ from vcl.learner.continual import ContinualLearner, Fitted
 from vcl.learner.defaults import Effort
 from vcl.learner.export import exported, samples
 from vcl.learner.generators import Generative
-from vcl.learner.labels import Classes, Label, as_array, fixed_classes, labels
+from vcl.learner.labels import Classes, Label, as_array, fixed_classes, labels, plain
 from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Standardize
@@ -116,6 +116,17 @@ class ContinualClassifier(ContinualLearner):
         raise VclError(
             f"the last layer of the network has {units} outputs, and the labels are {known.array().tolist()[:8]}; say "
             f"which output is which, as in classes=[...] with {units} labels in their order."
+        )
+
+    def _caution(self, y: np.ndarray, before: Classes) -> str:
+        known = set(before.labels)
+        keeps = way_of(self.settings.method).shares or self.settings.memory
+        if keeps or not known or any(label in known for label in plain(np.unique(y))):
+            return ""
+        return (
+            f"all classes of this update are new, and no example of the {before} that this head knows is among them "
+            "or kept: it will forget those. Keep some (memory=200), give tasks heads of their own (task='...'), or "
+            "learn class by class with method='generative'"
         )
 
     def _likelihood(self) -> Categorical:

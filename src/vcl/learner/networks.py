@@ -27,7 +27,7 @@ from vcl.recursion import Method, State, Task
 class _OfNetwork:
     """Tasks and predictions of a network with heads."""
 
-    shares, regresses = False, True
+    shares, regresses, tells = False, True, True
 
     def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """All settings are for networks."""

@@ -40,19 +40,23 @@ class Update(NamedTuple):
     notes: tuple[str, ...]
     growth: bool = False
     """Whether the steps limit only how far log variances grow: fits by natural gradients."""
+    fits: int = 1
+    """The fits that the epochs belong to."""
 
     def line(self) -> str:
         """One line for people."""
-        parts = [f"{self.task}: {self.examples} examples, {self.epochs} epochs, {self.seconds:.1f} s"]
+        fits = f" in {self.fits} fits" if self.fits > 1 else ""
+        parts = [f"{self.task}: {self.examples} examples, {self.epochs} epochs{fits}, {self.seconds:.1f} s"]
         if self.limited is not None:
-            parts.append("converged" if self.limited < MANY else still_moving(self.limited, self.reach, self.growth))
+            moving = still_moving(self.limited, self.reach, self.growth)
+            parts.append("variances converged" if self.limited < MANY else moving)
         if self.kl:
             total = sum(self.kl.values())
             most = sorted(self.kl.items(), key=lambda each: -each[1])[:FEW]
             shown = ", ".join(f"{name} {value:.0f}" for name, value in most)
             parts.append(f"KL {total:.0f} nats ({shown}{', …' if len(self.kl) > FEW else ''})")
         if self.lost > 0:
-            parts.append(f"earlier data lost about {self.lost:.1f} nats")
+            parts.append(f"the fit to earlier data lost about {self.lost:.1f} nats")
         return "; ".join((*parts, *self.notes))
 
     def described(self) -> dict[str, Any]:
@@ -74,7 +78,11 @@ class Watch:
         self.last: Progress | None = None
         self.health: Any = None
         self.notes: dict[str, None] = {}
-        self.epochs = 0
+        self.epochs = self.fits = 0
+
+    def begin(self) -> None:
+        """A step of the recursion begins. Its first variational fit is that of q_t; a coreset's comes after it."""
+        self.health = None
 
     def __call__(self, progress: Progress) -> None:
         """Keep what an update is described with."""
@@ -83,7 +91,8 @@ class Watch:
             self.notes[progress.note] = None
         else:
             self.epochs += 1
-        if progress.health is not None:
+            self.fits += progress.epoch == 1
+        if progress.health is not None and self.health is None:
             self.health = progress.health
         self.show(progress)
 
@@ -103,19 +112,20 @@ def lost(before: Any, after: Tensor, prior: MeanField) -> float:
 def recorded(step: Step, state: State[Any], examples: int, watch: Watch, seconds: float, model: Model) -> Update:
     """What an update did, from the states before and after it and the reports of its fits."""
     before, health, last = step.before.propagated, watch.health, watch.last
-    same = _same_shapes(before.layout, state.propagated.layout)
-    after = state.propagated.restrict(before.layout).mean if same else None
-    past = 0.0 if step.before.t == 0 or after is None else lost(before, after, model.prior(step.before.heads))
+    kept = _kept(before.layout, state.propagated.layout)
+    after = state.propagated.restrict(kept).mean
+    past = 0.0 if step.before.t == 0 else lost(before.restrict(kept), after, model.prior(step.before.heads))
     return Update(
         step.task, step.head, examples, seconds, watch.epochs,
         None if last is None else float(last.objective.mean()) / examples,
         None if health is None else float(health.limited.max()), 0.0 if health is None else health.reach,
         {} if health is None else {name: float(value.sum()) for name, value in health.kl.items()}, past,
-        tuple(watch.notes), False if health is None else health.growth,
+        tuple(watch.notes), False if health is None else health.growth, watch.fits,
     )  # fmt: skip
 
 
-def _same_shapes(before: Layout, after: Layout) -> bool:
-    """Whether the parameters of ``before`` have the same shapes after (a head may have grown)."""
+def _kept(before: Layout, after: Layout) -> Layout:
+    """The parameters of ``before`` that have the same shapes after: those of a head that grew have not."""
     now = dict(zip(*after, strict=True))
-    return all(now.get(name) == shape for name, shape in zip(*before, strict=True))
+    old = dict(zip(*before, strict=True))
+    return before.where(lambda name: now.get(name) == old[name])

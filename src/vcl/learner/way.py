@@ -67,6 +67,8 @@ class Way(Protocol):
     """Whether its family of beliefs has a quotient, so that a task can be forgotten."""
     shares: bool
     """Whether all updates share one head, whatever their names."""
+    tells: bool
+    """Whether its user can act on how far a fit got: the variances of generators start anew at every task."""
     regresses: bool
     """Whether it also learns targets that are numbers."""
 
