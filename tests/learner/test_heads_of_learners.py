@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,20 @@ METHODS = ("structured", "mean-field", "laplace", "generative")
 
 
 class TestClassesThatComeLater:
+    def test_an_update_without_any_old_class_is_warned_about_unless_old_examples_are_kept(self) -> None:
+        learner = classifier(**fit("structured", standardize=False)).update(*clouds((0, 1)))
+        with pytest.warns(UserWarning, match="it will forget those. Keep some"):
+            learner.update(*clouds((2, 3), seed=1))
+        assert learner.history[-1].lost > 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            learner.update(*clouds((3, 4), seed=2))
+            classifier(memory=5, **fit("structured", standardize=False)).update(*clouds((0, 1))).update(
+                *clouds((2, 3), seed=1)
+            )
+            per_task = classifier(**fit("structured", standardize=False)).update(*clouds((0, 1)), task="a")
+            per_task.update(*clouds((2, 3), seed=1), task="b")
+
     @pytest.mark.parametrize("method", METHODS)
     def test_they_are_learned_and_the_others_keep_their_places(self, method: str) -> None:
         learner = classifier(None if method == "generative" else small_net(), **fit(method, standardize=False))
@@ -74,7 +89,8 @@ class TestClassesThatComeLater:
     def test_the_last_layer_of_a_network_has_the_classes_of_its_places(self) -> None:
         learner = classifier(whole_net(outputs=3), head="own").update(*clouds((0, 2)))
         assert learner.classes() == (0, 1, 2)
-        learner.update(*clouds((4, 3), seed=1))
+        with pytest.warns(UserWarning, match=r"no example of the 3 classes, 0, 1, 2 that this head"):
+            learner.update(*clouds((4, 3), seed=1))
         assert learner.classes() == (0, 1, 2, 3, 4)
         x, y = clouds((0, 2))
         with pytest.raises(

@@ -49,8 +49,11 @@ class TestTheLine:
         for seed in (0, 1):
             learner.update(numbers(40, seed), targets_of(numbers(40, seed)) * (1 - 2 * seed))
         first, second = learner.history
-        assert re.fullmatch(r"update 1: 40 examples, \d+ epochs, [\d.]+ s; converged; KL \d+ nats \(.*\)", first.line())
-        assert re.search(r"; earlier data lost about [\d.]+ nats$", second.line())
+        assert re.fullmatch(
+            r"update 1: 40 examples, \d+ epochs in 2 fits, [\d.]+ s; variances converged; KL \d+ nats \(.*\)",
+            first.line(),
+        )
+        assert re.search(r"; the fit to earlier data lost about [\d.]+ nats$", second.line())
         assert first.lost == 0.0
         assert second.lost > 0
         assert sum(first.kl.values()) > 0
