@@ -16,7 +16,7 @@ from vcl.errors import VclError, unknown
 from vcl.fitting.learned_noise import NoiseBelief, expected_squares
 from vcl.learner.backbone import FEATURE_BYTES, Ending, PriorMean, Shape
 from vcl.learner.continual import ContinualLearner, Fitted
-from vcl.learner.defaults import Effort
+from vcl.learner.defaults import REGRESSION_STEPS, Effort
 from vcl.learner.export import exported, samples
 from vcl.learner.inputs import some_rows
 from vcl.learner.labels import as_numbers
@@ -108,7 +108,7 @@ class ContinualRegressor(ContinualLearner):
         if not way_of(method).regresses:
             raise VclError(f"method {method!r} learns classes only; give one of {', '.join(REGRESSION_METHODS)}.")
         shape = Shape(head, posterior, adapters, prior_var, prior_mean, feature_bytes)
-        effort = Effort(epochs, batch, lr, draws)
+        effort = Effort(epochs, batch, lr, draws, REGRESSION_STEPS)
         extra = {"noise": _checked_noise(noise, likelihood), "likelihood": likelihood}
         settings = Settings(method, shape, effort, heads, memory, standardize, forgettable, seed, extra)
         super().__init__(net, settings, device, verbose)

@@ -9,7 +9,10 @@ from vcl.fitting.loop import Ascent
 from vcl.learner.given import require_positive, require_whole
 
 STEPS = 1000
-"""The steps of a fit, about."""
+"""The steps of a classifier's fit, about."""
+
+REGRESSION_STEPS = 2500
+"""Those of a regressor's. On three nonlinear functions 1000 steps left errors 5 to 15 % larger, taken for noise."""
 
 LEAST_EPOCHS, MOST_EPOCHS = 5, 150
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
@@ -30,6 +33,8 @@ class Effort:
     batch: int | None = None
     lr: float | None = None
     draws: int | None = None
+    steps: int = STEPS
+    """About how many steps a fit takes where ``epochs`` is None."""
 
     def check(self) -> None:
         """Raise VclError unless every given value is valid."""
@@ -40,10 +45,14 @@ class Effort:
             require_positive("lr", self.lr, ", or None for the default")
 
     def ascent(self, examples: int) -> Ascent:
-        """About 1000 steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 150 epochs."""
+        """About ``steps`` steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 150 epochs.
+
+        The most epochs grow with ``steps``.
+        """
         part = 2 ** round(log2(max(1.0, examples / BATCHES)))
         batch = self.batch or min(examples, max(SMALLEST_BATCH, min(LARGEST_BATCH, part)))
         steps = -(-examples // batch)
-        epochs = self.epochs or max(LEAST_EPOCHS, min(MOST_EPOCHS, -(-STEPS // steps)))
+        most = MOST_EPOCHS * self.steps // STEPS
+        epochs = self.epochs or max(LEAST_EPOCHS, min(most, -(-self.steps // steps)))
         rate = max(SMALLEST_RATE, min(LARGEST_RATE, REACH / (epochs * steps)))
         return Ascent(epochs, batch, self.lr or rate, "cosine")
