@@ -62,8 +62,9 @@ def go_on(
         mine.copy_(theirs)
     where = path.now[0].device
     path.kept, path.steps = tuple(part.to(where) for part in _list(saved, "kept")), int(saved["steps"])
-    for mine, theirs in zip((*order, *take.generators), (*_list(saved, "order"), *_list(saved, "noise")), strict=True):
-        mine.set_state(theirs)
+    states = (*_list(saved, "order"), *_list(saved, "noise"))
+    for generator, state in zip((*order, *take.generators), states, strict=True):
+        generator.set_state(state)
     first = saved.get("first")
     return [value.to(where) for value in _list(saved, "value")], None if first is None else first.to(where)
 

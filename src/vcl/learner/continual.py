@@ -8,10 +8,12 @@ of the old one at its end, so an update that fails or is interrupted changes not
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from time import monotonic
 from typing import Any, Literal, NamedTuple, Self, final
 from warnings import warn
@@ -26,11 +28,13 @@ from vcl.beliefs.fading import fade
 from vcl.errors import VclError, unknown
 from vcl.learner import folder, stored
 from vcl.learner.backbone import HEAD, Shape
+from vcl.learner.checkpoint import to_bytes
 from vcl.learner.defaults import Effort
 from vcl.learner.inputs import Given, examples, rows
 from vcl.learner.knowledge import Inputs, Knowledge, TaskRecord, digest_of
 from vcl.learner.progress import Bar, say
 from vcl.learner.record import Update, Watch, lost
+from vcl.learner.saving import EVERY, Saver, as_folder
 from vcl.learner.scaling import Scaling, Standardize, learned
 from vcl.learner.ways import MethodName, Net, Part, Step, way_of
 from vcl.models.base import Model
@@ -151,7 +155,15 @@ class ContinualLearner(ABC):
     # Learning.
 
     def update(
-        self, x: Any, y: Any = None, task: str | None = None, *, forget: float = 0.0, revisit: bool = False
+        self,
+        x: Any,
+        y: Any = None,
+        task: str | None = None,
+        *,
+        forget: float = 0.0,
+        revisit: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        save_every: float = EVERY,
     ) -> Self:
         """Learn from the examples x with labels or targets y: q_t = proj( q_{t-1} p(D_t | theta) ).
 
@@ -159,6 +171,10 @@ class ContinualLearner(ABC):
         default a named task has a head of its own and data without a name shares one. ``forget`` fades what was known
         before: q_{t-1} becomes q_{t-1}^(1 - forget) p^forget. ``revisit=True`` allows a task, or data, that was learned
         before.
+
+        With ``checkpoint`` the update saves where it stands in that folder every ``save_every`` seconds, and on Ctrl-C.
+        The same update of the same learner, after an interrupt or in another process, goes on from there and ends as
+        it would have, on a CPU bit for bit. The files are removed at its end.
         """
         begun = monotonic()
         if not 0 <= forget < 1:
@@ -172,14 +188,28 @@ class ContinualLearner(ABC):
         self._refuse_again(name, task is not None, seen, revisit)
         draft = self._draft(given, targets, name, head, forget)
         bar = Bar(self.verbose > 0)
-        watch = Watch(bar)
         try:
-            known = self._learned(draft, given, seen, watch, begun)
+            if checkpoint is None:
+                known = self._learned(draft, given, seen, Watch(bar), begun)
+            else:
+                saver = Saver(as_folder(checkpoint), save_every, self._warn)
+                with saver.saving():
+                    journal = saver.begin(self._identity(draft, seen))
+                    known = self._learned(draft, given, seen, Watch(bar, journal), begun)
+                saver.files.drop()
         finally:
             bar.end()
         self._known = known
         say(known.history[-1].line(), self.verbose)
         return self
+
+    def _identity(self, draft: _Draft, seen: str) -> str:
+        """Says which update this is: the learner before it, and its data."""
+        known = self._known
+        before = "" if known is None else sha256(to_bytes(known.state)).hexdigest()
+        noise = "" if known is None else repr(known.noise)
+        about = [self.settings.described(), self._part().digests(), before, noise, seen, *draft[:2], draft.forget]
+        return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def _place(self, task: str | None) -> tuple[str, str]:
         """The name and the head of an update."""

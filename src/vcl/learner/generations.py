@@ -31,6 +31,9 @@ STEM = "journal-"
 MOST_JSON = 2**28
 """The most bytes of a manifest that are read."""
 
+FAULTS = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
+"""What reading a damaged file may raise."""
+
 
 class Found(NamedTuple):
     """What a folder holds for some work."""
@@ -60,7 +63,15 @@ class Generations:
                 found = self._read(number)
             except VclError:
                 raise
-            except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as why:
+            except (
+                OSError,
+                SafetensorError,
+                LookupError,
+                TypeError,
+                ValueError,
+                AttributeError,
+                RecursionError,
+            ) as why:
                 said = str(why).partition("\n")[0]
                 damaged.append(f"{self._path(number, 'json')} is damaged ({said}) and is not used")
                 continue
@@ -74,11 +85,13 @@ class Generations:
         there = self.numbers()
         number = there[0] + 1 if there else 1
         tensors: dict[str, Tensor] = {}
-        stages = []
+        stages: list[dict[str, Any]] = []
         for name, entry in entries.items():
             place = len(stages)
             values = {f"tensor.{key}": value for key, value in entry.tensors.items()} | _told_tensors(entry.told)
-            tensors |= {f"{place}.{key}": value.detach().to("cpu", copy=True).contiguous() for key, value in values.items()}
+            tensors |= {
+                f"{place}.{key}": value.detach().to("cpu", copy=True).contiguous() for key, value in values.items()
+            }
             stages.append({"name": name, "done": entry.done, "told": [_described(each) for each in entry.told]})
         data = save(tensors)
         about = {
@@ -87,9 +100,8 @@ class Generations:
         }  # fmt: skip
         text = json.dumps(about)
         self._replace(self._path(number, "safetensors"), data)
-        self._replace(
-            self._path(number, "json"), json.dumps({"sha256": sha256(text.encode()).hexdigest(), "about": text}).encode()
-        )
+        manifest = json.dumps({"sha256": sha256(text.encode()).hexdigest(), "about": text})
+        self._replace(self._path(number, "json"), manifest.encode())
         self._remove(keep={number, *there[:1]})
 
     def drop(self) -> None:
@@ -160,25 +172,26 @@ def _told_tensors(told: tuple[Progress, ...]) -> dict[str, Tensor]:
 
 
 def _described(progress: Progress) -> list[Any]:
-    return [
-        progress.what, progress.epoch, progress.epochs, progress.note,
-        None if progress.health is None else progress.health.reach,
-    ]  # fmt: skip
+    health = progress.health
+    # safetensors has no order of its own, so names are listed.
+    about = None if health is None else [health.reach, list(health.kl), list(health.pruned)]
+    return [progress.what, progress.epoch, progress.epochs, progress.note, about]
 
 
 def _entry(stage: Mapping[str, Any], tensors: Mapping[str, Tensor], start: str) -> Entry:
-    mine = {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+    mine = _within(tensors, start)
     told = []
-    for place, (what, epoch, epochs, note, reach) in enumerate(stage["told"]):
-        health = None if reach is None else _health(mine, f"health.{place}.", reach)
+    for place, (what, epoch, epochs, note, about) in enumerate(stage["told"]):
+        health = None
+        if about is not None:
+            reach, kls, pruned = about
+            at = f"health.{place}"
+            health = Health(
+                mine[f"{at}.limited"], {name: mine[f"{at}.kl.{name}"] for name in kls},
+                {name: mine[f"{at}.pruned.{name}"] for name in pruned}, reach,
+            )  # fmt: skip
         told.append(Progress(what, epoch, epochs, mine["objective"][place], note, health))
     return Entry(_within(mine, "tensor."), tuple(told), bool(stage["done"]))
-
-
-def _health(tensors: Mapping[str, Tensor], start: str, reach: float) -> Health:
-    return Health(
-        tensors[f"{start}limited"], _within(tensors, f"{start}kl."), _within(tensors, f"{start}pruned."), reach
-    )
 
 
 def _within(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:

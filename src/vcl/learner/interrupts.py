@@ -48,11 +48,11 @@ def delayed(waits: Callable[[], bool]) -> Iterator[Stop]:
         else:
             how(number, frame)
 
-    for number in SIGNALS:
-        how = signal.getsignal(number)
+    for each in SIGNALS:
+        how = signal.getsignal(each)
         if callable(how):
-            before[number] = how
-            signal.signal(number, handle)
+            before[int(each)] = how
+            signal.signal(each, handle)
     try:
         yield stop
     finally:

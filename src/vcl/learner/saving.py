@@ -1,16 +1,18 @@
-"""Saves a journal every few minutes, and when a signal or an error ends the work."""
+"""Saves a journal every few minutes, and when a signal ends the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
+from os import PathLike
 from pathlib import Path
 from time import monotonic
 from typing import final
 
 from vcl.errors import VclError
 from vcl.fitting.journal import Entry, Journal
+from vcl.fitting.progress import Progress, Report
 from vcl.learner.generations import Generations
 from vcl.learner.interrupts import Stop, delayed
 
@@ -31,7 +33,9 @@ class Saver:
         self.files = Generations(folder, "")
         self.journal = Journal()
         self.stop = Stop(lambda: False)
-        self.last, self.wait, self.saved = monotonic(), every, 0
+        self.last, self.wait = monotonic(), every
+        self.saved: set[str] = set()
+        """The finished stages on disk."""
 
     def begin(self, identity: str) -> Journal:
         """The journal of a task, with what an earlier process did of it."""
@@ -40,7 +44,7 @@ class Saver:
         for line in found.damaged:
             self.say(line)
         self.journal = Journal(found.entries, self.due, self.write)
-        self.saved = len(found.entries)
+        self.saved = finished(found.entries)
         return self.journal
 
     def due(self) -> bool:
@@ -52,7 +56,7 @@ class Saver:
         began = monotonic()
         try:
             self.files.write(entries)
-            self.saved = len(entries)
+            self.saved = finished(entries)
         except OSError as error:
             self.say(f"cannot save to {self.folder} ({error.strerror}): the work goes on, and what was saved is kept")
         self.last = monotonic()
@@ -61,16 +65,46 @@ class Saver:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Within, signals wait for the end of a step, and finished stages are saved if anything ends the work."""
+        """Within, signals wait for the end of a step, and finished stages are saved where they do not."""
         with delayed(lambda: self.journal.in_fit) as self.stop:
             try:
                 yield
-            except BaseException:
+            except (KeyboardInterrupt, SystemExit):
                 # A fit that was left within a step has no standing; what was last saved of it is better than nothing.
                 entries = self.journal.entries
-                if not self.journal.in_fit and len(entries) > self.saved:
+                if not self.journal.in_fit and not finished(entries) <= self.saved:
                     self.write(entries)
                 raise
+
+
+@final
+class JournalledReport:
+    """A report that carries the journal of the task in progress."""
+
+    def __init__(self, report: Report, saver: Saver) -> None:
+        self.report, self.saver = report, saver
+
+    @property
+    def journal(self) -> Journal:
+        """The saver's."""
+        return self.saver.journal
+
+    def __call__(self, progress: Progress) -> None:
+        """Report."""
+        self.report(progress)
+
+
+def as_folder(path: str | PathLike[str]) -> Path:
+    """A folder for a journal: new, or any that is there; VclError for a file."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise VclError(f"checkpoint is {folder}, which is a file; give a folder.")
+    return folder
+
+
+def finished(entries: Mapping[str, Entry]) -> set[str]:
+    """The names of those that are finished."""
+    return {name for name, entry in entries.items() if entry.done}
 
 
 def check_every(every: float) -> None:
