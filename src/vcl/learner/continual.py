@@ -20,6 +20,7 @@ from warnings import warn
 
 import numpy as np
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from vcl import __version__
@@ -204,11 +205,14 @@ class ContinualLearner(ABC):
         return self
 
     def _identity(self, draft: _Draft, seen: str) -> str:
-        """Says which update this is: the learner before it, and its data."""
+        """Says which update this is: the network, the learner before it, and its data."""
+        net = self.net if isinstance(self.net, nn.Module) else nn.Module()
+        values = {name: value.detach().cpu().contiguous().clone() for name, value in net.state_dict().items()}
+        network = [repr(net), sha256(save(values)).hexdigest()]
         known = self._known
         before = "" if known is None else sha256(to_bytes(known.state)).hexdigest()
         noise = "" if known is None else repr(known.noise)
-        about = [self.settings.described(), self._part().digests(), before, noise, seen, *draft[:2], draft.forget]
+        about = [network, self.settings.described(), before, noise, seen, *draft[:2], draft.forget]
         return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def _place(self, task: str | None) -> tuple[str, str]:
