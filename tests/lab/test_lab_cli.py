@@ -422,7 +422,7 @@ def test_ctrl_c_names_the_folder_that_was_chosen(
         assert through_main(smoke("--set hidden=4"), patch) == 130
     (out,) = Path("runs").iterdir()
     again = smoke(f"--set hidden=4 --out {out}")
-    said = f"vcl: stopped; finished tasks are kept in {out}, and `vcl {again}` continues after them.\n"
+    said = f"vcl: stopped; what is done is kept in {out}, and `vcl {again}` goes on from there.\n"
     assert capsys.readouterr().err == said
     assert "vcl: continues after task 1\n" in call(again).output
 
@@ -441,10 +441,7 @@ def test_ctrl_c_keeps_what_was_finished(
         patch.setattr(learning, "run_method", interrupted)
         assert through_main(smoke("--out out"), patch) == 130
     again = f"vcl {smoke('--out out')}"
-    assert (
-        capsys.readouterr().err
-        == f"vcl: stopped; finished tasks are kept in out, and `{again}` continues after them.\n"
-    )
+    assert capsys.readouterr().err == f"vcl: stopped; what is done is kept in out, and `{again}` goes on from there.\n"
     assert read_csv(part_folder(here / "out", "split-digits-vcl") / "rows.csv") == kept[0].rows
     # As was said, the same command continues after it.
     result = call(smoke("--out out"))

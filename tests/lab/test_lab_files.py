@@ -25,7 +25,6 @@ from vcl.lab import claim
 from vcl.lab.claim import MARKER, Claim, claimed
 from vcl.lab.folder import new_under, results_folder, write_new
 from vcl.lab.results import read_csv
-from vcl.lab.stopped import NOTHING
 
 FORK = multiprocessing.get_context("fork")
 TAKEN = "another vcl is at work in"
@@ -213,17 +212,18 @@ def test_a_run_that_ends_before_its_first_row_is_not_in_the_way(here: Path) -> N
             process.kill()
     for kind, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         _, said, ended = ends[kind]
-        assert (said, ended) == (
-            f"vcl: {NOTHING}\n",
-            code,
-        )
-        assert not outs[kind].exists()
+        line = smoke(f"--set epochs=1000000 --out {outs[kind]}")
+        assert said == f"vcl: stopped; what is done is kept in {outs[kind]}, and `vcl {line}` goes on from there.\n"
+        assert ended == code
+        saved = ["journal-1.json", "journal-1.safetensors", "part.json"]
+        assert names(part_folder(outs[kind], PART)) == saved
     assert names(part_folder(outs[signal.SIGKILL], PART)) == ["part.json"]
-    for out in outs.values():
+    for kind, out in outs.items():
         result = call(smoke(f"--out {out}"))
         assert result.exit_code == 0, result.exception
         assert len(shown_rows(out)) == 2 * 3 * 4
-        assert len(list((out / "parts").iterdir())) == 1, "what the killed one left without rows is gone"
+        left = 1 if kind == signal.SIGKILL else 2
+        assert len(list((out / "parts").iterdir())) == left, "what the killed one left without a journal is gone"
 
 
 def left_behind(out: Path) -> None:

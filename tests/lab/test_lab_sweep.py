@@ -381,10 +381,7 @@ def test_ctrl_c_keeps_the_validation_rows(
     monkeypatch.setattr(learning, "run_method", interrupted)
     assert through_main(smoke("--method si --grid lambda=1,10 --out out"), monkeypatch) == 130
     again = f"vcl {smoke('--method si --grid lambda=1,10 --out out')}"
-    assert (
-        capsys.readouterr().err
-        == f"vcl: stopped; finished tasks are kept in out, and `{again}` continues after them.\n"
-    )
+    assert capsys.readouterr().err == f"vcl: stopped; what is done is kept in out, and `{again}` goes on from there.\n"
     assert len(read_csv(part_folder(here / "out", f"{GROUP}-si") / "rows.csv")) == 2 * 2 * 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, cos, pi
-from typing import Literal, NamedTuple, final
+from typing import Literal, final
 
 import torch
 from torch import Tensor
@@ -13,6 +13,11 @@ from torch import Tensor
 from vcl.data import Data, ready, weight_of_each
 from vcl.errors import NonFiniteError, VclError, too_fast, unknown
 from vcl.fitting.health import Health
+from vcl.fitting.journal import journal_of
+from vcl.fitting.progress import Progress as Progress
+from vcl.fitting.progress import Report as Report
+from vcl.fitting.progress import silent as silent
+from vcl.fitting.standing import Path, again, go_on, result, standing
 from vcl.fitting.step import MakeOptimiser, Objective, Step, make_step
 from vcl.ops.adam import make_adam
 from vcl.ops.devices import is_queued
@@ -22,26 +27,8 @@ Schedule = Literal["constant", "cosine"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "cosine")
 
 
-class Progress(NamedTuple):
-    """One finished epoch: the name of the fit, its progress, and the objective of each run [R]."""
-
-    what: str
-    epoch: int
-    epochs: int
-    objective: Tensor
-    note: str = ""
-    """A remark to show when the fit is done, if any."""
-    health: Health | None = None
-    """With the last epoch of a variational fit: how far it got."""
-
-
-Report = Callable[[Progress], None]
 Diagnose = Callable[[tuple[Tensor, ...]], Health]
 """From the last parameters of a fit to how far it got."""
-
-
-def silent(progress: Progress) -> None:
-    """Report nothing."""
 
 
 def scaled_sum(log_lik: Tensor, total: int) -> Tensor:
@@ -109,15 +96,15 @@ def ascend(
     """
     steps = settings.steps(data.size)
     first = steps - ceil(settings.average * steps)
-    end: tuple[Tensor, ...] = ()
-    path = climb(objective, start, data, settings, rng, report, what, optimiser, diagnose)
+    path = Path()
+    iterates = climb(objective, start, data, settings, rng, report, what, optimiser, diagnose, path)
     del start  # frees the memory while the fit runs, if the caller holds no reference either
-    for step, (now, _) in enumerate(path):
-        if step <= first or first == steps:
-            end = tuple(value.clone() for value in now) if step == first else now
-        else:
-            torch._foreach_lerp_(end, now, 1 / (step - first + 1))  # the mean of the iterates since ``first``
-    return end
+    for now, _ in iterates:
+        if path.steps == first + 1:
+            path.kept = tuple(value.clone() for value in now)
+        elif path.steps > first:
+            torch._foreach_lerp_(path.kept, now, 1 / (path.steps - first))  # the mean of the iterates since ``first``
+    return path.kept or path.now
 
 
 def climb(
@@ -130,16 +117,25 @@ def climb(
     what: str = "fit",
     optimiser: MakeOptimiser = make_adam,
     diagnose: Diagnose | None = None,
+    path: Path | None = None,
 ) -> Iterator[tuple[tuple[Tensor, ...], Step]]:
     """Yields every step: the parameters after it, and the objective and gradient before it.
 
     Each epoch visits every example once, in a separate order for each run. Runs share the arithmetic and nothing else:
     the loss is their sum and the optimiser works element by element. The next step overwrites the parameters and the
-    gradient, so copy what you keep.
+    gradient, so copy what you keep. A fit that the journal of ``report`` knows goes on after its last saved step: keep
+    in ``path`` what must be saved with it, and find the parameters at the end there, as a finished fit yields nothing.
     """
     settings.check()
+    path = Path() if path is None else path
     device = start[0].device
-    now = tuple(value.detach().clone().contiguous() for value in start)
+    stage = journal_of(report).stage(what, rng)
+    saved = stage.entry
+    stage.again(report)
+    if saved is not None and saved.done:
+        again(path, saved.tensors, device)
+        return
+    path.now = now = tuple(value.detach().clone().contiguous() for value in start)
     del start
     batch = min(settings.batch or data.size, data.size)
     if batch == data.size:
@@ -148,24 +144,39 @@ def climb(
     order = rng.at("order").generators(device)
     take = make_step(objective, now, data, settings.lr, rng.at("noise"), optimiser)
     guard = Guard(what, settings, rng.seeds, report, lag=1 if is_queued(device) else 0)
-    done = 0
-    for epoch in range(1, settings.epochs + 1):
+    values: list[Tensor] = []
+    if saved is not None:
+        values, guard.start = go_on(path, take, order, saved.tensors)
+    begun = [each.get_state() for each in order]
+
+    def stands() -> dict[str, Tensor]:
+        guard.end()  # what is not finite is not saved
+        return standing(path, take, begun, values, guard.start)
+
+    def told(progress: Progress) -> None:
+        nonlocal begun, values
+        begun, values = [each.get_state() for each in order], []
+        stage.tell(report, progress, stands)
+
+    guard.report = told
+    for epoch in range(len(stage.told) + 1, settings.epochs + 1):
         # A full batch needs no order and no gathering.
         index = (
             None
             if batch == data.size
             else torch.stack([torch.randperm(data.size, generator=g, device=device) for g in order])
         )
-        values = []
-        for first in range(0, data.size, batch):
-            take.rate(settings.rate(done, steps))
+        for first in range(batch * len(values), data.size, batch):
+            take.rate(settings.rate(path.steps, steps))
             step = take(None if index is None else index[:, first : first + batch])
             values.append(step.value)
-            done += 1
+            path.steps += 1
             yield now, step
+            stage.tick(stands)
         health = diagnose(now) if diagnose is not None and epoch == settings.epochs else None
         guard.epoch(epoch, torch.stack(values).mean(0), now, values[0], health)
     guard.end()
+    stage.finish(result(path))
 
 
 @final
@@ -198,8 +209,8 @@ class Guard:
 
     def end(self) -> None:
         """Check the remaining epochs."""
-        for each in self.unseen:
-            self._look(*each)
+        while self.unseen:
+            self._look(*self.unseen.pop(0))
 
     def _look(self, epoch: int, fine: Tensor) -> None:
         if bool(fine.all()):

@@ -113,12 +113,11 @@ class Natural:
         self.points = make_adam(tuple(rest), lr) if rest else None
         rates = [settings.rates(step, steps) for step in range(steps)]
         self.rates = [(-2 * rho / scale, gain, rate) for rho, gain, rate in rates]
-        self.done = 0
+        self.count = torch.zeros(1, dtype=torch.int64, device=mean.device)
         size, every = mean.shape[1], slice(None)
         self.table: Tensor | None = None
         if mean.is_cuda:
             self.table = torch.tensor(self.rates, dtype=mean.dtype, device=mean.device)
-            self.count = torch.zeros(1, dtype=torch.int64, device=mean.device)
             self.places = [(every, every)]
             self.memory = torch.empty(2, *mean.shape, dtype=mean.dtype, device=mean.device)
         else:
@@ -133,6 +132,10 @@ class Natural:
         if self.points is not None:
             self.points.rate(lr)
 
+    def held(self) -> tuple[Tensor, ...]:
+        """The means of the gradient and of its noise, the number of steps, and what the points' optimiser holds."""
+        return (self.slope, self.noise, self.count, *(() if self.points is None else self.points.held()))
+
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """Take one step uphill."""
         g_mean, g_log, *rest = gradients
@@ -145,8 +148,9 @@ class Natural:
     def _now(self) -> tuple[float, float, float] | tuple[Tensor, ...]:
         """-2 rho / scale, gain and rate of this step; those of the last step after it."""
         if self.table is None:
-            self.done += 1
-            return self.rates[min(self.done, self.steps) - 1]
+            done = int(self.count)
+            self.count.fill_(min(done + 1, self.steps - 1))
+            return self.rates[done]
         row = self.table.index_select(0, self.count)[0]
         self.count.add_(1).clamp_(max=self.steps - 1)
         return row.unbind(0)

@@ -114,6 +114,15 @@ class Eager:
         self.inputs: Tensor | None = None
         self.tape: Tensor | None = None
 
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The generators of the noise."""
+        return self.noise.generators
+
+    def held(self) -> tuple[Tensor, ...]:
+        """All that a step changes beside parameters and generators, to read and to write into."""
+        return (*self.optimiser.held(), *self.noise.held())
+
     def rate(self, lr: float) -> None:
         """Set the learning rate of the next steps."""
         self.optimiser.rate(lr)
@@ -151,6 +160,15 @@ class Captured:
         self.eager = eager
         self.seen: dict[int, int] = {}
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor | None, Step]] = {}
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The generators of the noise."""
+        return self.eager.generators
+
+    def held(self) -> tuple[Tensor, ...]:
+        """All that a step changes beside parameters and generators; write into it before the first step."""
+        return self.eager.held()
 
     def rate(self, lr: float) -> None:
         """Set the learning rate of the next steps."""

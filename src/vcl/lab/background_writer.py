@@ -45,6 +45,11 @@ class BackgroundWriter:
         else:
             self.last = self.writer.submit(_write, path, tensors)
 
+    @property
+    def idle(self) -> bool:
+        """Whether every file given so far is on disk."""
+        return self.last is None or (self.last.done() and self.last.exception() is None)
+
     def _wait(self) -> None:
         if self.last is not None:
             last, self.last = self.last, None

@@ -12,6 +12,7 @@ from torch import Tensor
 from vcl.beliefs.point import Point
 from vcl.data import Data
 from vcl.errors import NonFiniteError, too_fast
+from vcl.fitting.progress import Report, silent
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.results import Row
 from vcl.lab.streams import Arrays
@@ -60,6 +61,8 @@ class EvaluationContext(NamedTuple):
     rng: Rng
     prepared: Any = None
     """What ``prepare`` returned."""
+    report: Report = silent
+    """What fits report to; it carries the journal, where long measurements are kept too."""
 
     def tested(self) -> Iterator[tuple[int, Task, Data]]:
         """The tasks with test data: the number of each, from 1, the task, and its test data."""

@@ -55,6 +55,8 @@ from vcl.lab.store import (
     write_pictures,
 )
 from vcl.learner.checkpoint import packed
+from vcl.learner.generations import Generations
+from vcl.learner.saving import JournalledReport, Saver
 from vcl.ops.rng import Rng
 from vcl.recursion import State
 
@@ -80,7 +82,7 @@ class Learning(NamedTuple):
             try:
                 self._learn(folder, runs, stack)
             except BaseException:
-                if not (folder / ROWS).exists():
+                if not (folder / ROWS).exists() and not Generations(folder, "").numbers():
                     with suppress(OSError):
                         (folder / PART).unlink(missing_ok=True)
                         folder.rmdir()
@@ -91,7 +93,7 @@ class Learning(NamedTuple):
         return bool(known.get("finished")) and same(known["description"], self.value)
 
     def _learn(self, folder: Path, runs: Sequence[Run], stack: Stack | None) -> None:
-        """Rows, objectives, pictures and the state are kept after each task, the state last."""
+        """Rows, objectives, pictures and the state are kept after each task, the state last; within one the journal."""
         (plan, entry, data), store = self.part, self.store
         state, rows, pictures, objectives = None, list[Row](), list[Tensor](), list[Objective]()
         measures = list[FitMeasure]()
@@ -117,9 +119,18 @@ class Learning(NamedTuple):
         epochs: list[Progress] = []
         stored = [run._replace(label=stored_label(entry.name, key(run))) for run in runs]
         store.write(folder, known)
-        with watching(self.console, lines=self.called is not None) as watch, BackgroundWriter() as write_later:
+        saver = Saver(folder, store.save_every, lambda line: say_on(self.console, line))
+        begun = 0 if state is None else state.t
+        with (
+            watching(self.console, lines=self.called is not None) as watch,
+            BackgroundWriter() as write_later,
+            saver.saving(),
+        ):
             watch.begin(self.called or entry.name, plan.stream(data.arrays, Rng((0,))).size)
-            report = both(both(watch.epoch, self.beside), epochs.append)
+            # Epochs are kept first: what stops the work comes after, and finds them complete.
+            report = JournalledReport(both(epochs.append, both(watch.epoch, self.beside)), saver)
+            if saver.begin(f"{folder.name}, task {begun + 1}").entries:
+                say_on(self.console, f"{self.called or entry.name}: goes on within task {begun + 1}")
             for done in run_method(plan, entry, stored, data.arrays, self.prepared, report, state, say):
                 rows += done.rows
                 objectives += _objectives(epochs, done.number, stored, done.state)
@@ -142,11 +153,16 @@ class Learning(NamedTuple):
                     write_later(folder / STATE, packed(done.state))
                 else:
                     write_later(folder / PREDICTIVE, packed(done.kept))
+                if done.kept is None:
+                    saver.begin(f"{folder.name}, task {done.number + 1}")
+                    if write_later.idle:
+                        saver.files.drop()
                 watch.task(done if self.called is None else done._replace(method=self.called))
         if moving := still_moving_in(measures):
             known[MOVING] = moving
             say_on(self.console, f"{self.called or entry.name}: {moving}")
         store.write(folder, {**known, "finished": True})
+        saver.files.drop()
         (folder / STATE).unlink(missing_ok=True)
 
 

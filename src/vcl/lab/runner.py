@@ -70,8 +70,9 @@ def run_method(
     def context_after(state: State[Any], met: list[Task]) -> EvaluationContext:
         left = tuple(runs[run] for run in state.alive)
         return EvaluationContext(
-            plan.setup.prediction, entry, lr, left, plan.device, model, state, met, rng.select(state.alive), prepared
-        )
+            plan.setup.prediction, entry, lr, left, plan.device, model, state, met, rng.select(state.alive), prepared,
+            report,
+        )  # fmt: skip
 
     # Only the test data of old tasks is kept, of the runs that are left.
     met = [_test_alone(stream.make(number), state.alive) for number in range(state.t)]

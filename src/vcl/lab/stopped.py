@@ -16,7 +16,7 @@ TERMINATED = 143
 """The exit code after SIGTERM."""
 
 STOPPED = "stopped."
-NOTHING = "stopped before the first task was finished; nothing is kept."
+NOTHING = "stopped before anything was finished; nothing is kept."
 
 
 @final
@@ -46,7 +46,7 @@ def kept(out: Path) -> str:
     if not (out / "parts").is_dir():
         return NOTHING
     command = with_out(shlex.join(["vcl", *sys.argv[1:]]), out)
-    return f"stopped; finished tasks are kept in {out}, and `{command}` continues after them."
+    return f"stopped; what is done is kept in {out}, and `{command}` goes on from there."
 
 
 def with_out(command: str, out: Path) -> str:

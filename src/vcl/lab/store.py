@@ -8,12 +8,14 @@ lambda, are kept in *stacks*: those that were computed together, in a folder of 
                                  objective.csv        the objective after each epoch of each fit
                                  fits.csv             how far each variational fit got: KLs, limited variances
                                  state.safetensors    where it stands, until it is finished
+                                 journal-7.…          where the task in progress stands (:mod:`vcl.learner.generations`)
                                  predictive.safetensors  once it is finished: what predictions need
                                  pictures.safetensors what generators drew after each task
 
-Every file is written atomically. Rows are written after each task, then the state. Ctrl-C and SIGTERM lose at most the
-task in progress. A process that is killed may lose the task before it too: a state of 64 MiB or more is written while
-the next task is learned (:mod:`vcl.lab.background_writer`).
+Every file is written atomically. Rows are written after each task, then the state; within a task the journal is, every
+few minutes. Ctrl-C and SIGTERM save it and lose nothing of a fit. A process that is killed loses the time since the
+journal was last saved. A state of 64 MiB or more is written while the next task is learned
+(:mod:`vcl.lab.background_writer`), and the journal of its task is kept until then.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from vcl.lab.provenance import device_name, made_by, now
 from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_set_aside, reading
 from vcl.lab.registry import experiments, methods
 from vcl.lab.results import Row, label, read_csv
+from vcl.learner.saving import EVERY
 from vcl.recursion import SetAside
 
 PARTS = "parts"
@@ -172,8 +175,9 @@ def of_those_left(pictures: Sequence[Tensor], runs: int, set_aside: Sequence[Set
 class Store:
     """The parts under one folder."""
 
-    def __init__(self, root: Path, device: torch.device, command: str) -> None:
+    def __init__(self, root: Path, device: torch.device, command: str, save_every: float = EVERY) -> None:
         self.root, self.device, self.command, self.asked = root / PARTS, device, command, now()
+        self.save_every = save_every
 
     def stacks(self, stem: str = "*", value: Mapping[str, Any] | None = None) -> list[Stack]:
         """The stacks of the part that ``value`` describes (or of all), oldest first."""

@@ -31,8 +31,10 @@ from vcl.learner.knowledge import Knowledge, TaskRecord, digest_of
 from vcl.learner.prepared import Prepared
 from vcl.learner.progress import Bar, say
 from vcl.learner.record import Update, Watch, recorded
+from vcl.learner.saving import EVERY, Saver, as_folder
 from vcl.learner.settings import Settings
 from vcl.learner.sites import sites_after
+from vcl.learner.update_identity import identity_of
 from vcl.learner.warned import warn_user
 from vcl.learner.way import Net, Part, Step
 from vcl.learner.ways import way_of
@@ -101,7 +103,15 @@ class ContinualLearner(ABC):
     # Learning.
 
     def update(
-        self, x: Any, y: Any = None, task: str | None = None, *, forget: float = 0.0, revisit: bool = False
+        self,
+        x: Any,
+        y: Any = None,
+        task: str | None = None,
+        *,
+        forget: float = 0.0,
+        revisit: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        save_every: float = EVERY,
     ) -> Self:
         """Learn from the examples x with labels or targets y: q_t = proj( q_{t-1} p(D_t | theta) ).
 
@@ -109,6 +119,10 @@ class ContinualLearner(ABC):
         default a named task has a head of its own and data without a name shares one. ``forget`` fades what was known
         before: q_{t-1} becomes q_{t-1}^(1 - forget) p^forget. ``revisit=True`` allows a task, or data, that was learned
         before.
+
+        With ``checkpoint`` the update saves where it stands in that folder every ``save_every`` seconds, and on Ctrl-C.
+        The same update of the same learner, after an interrupt or in another process, goes on from there and ends as
+        it would have, on a CPU bit for bit. The files are removed at its end.
         """
         begun, known = monotonic(), self._known
         if isinstance(forget, bool) or not isinstance(forget, int | float) or not 0 <= forget < 1:
@@ -131,7 +145,14 @@ class ContinualLearner(ABC):
         draft = Draft(place.task, place.head, found, values, outputs, units, digest, forget)
         bar = Bar(self.verbose > 0)
         try:
-            learned = self._learned(prepared, draft, Watch(bar), begun)
+            if checkpoint is None:
+                learned = self._learned(prepared, draft, Watch(bar), begun)
+            else:
+                saver = Saver(as_folder(checkpoint), save_every, warn_user)
+                with saver.saving():
+                    journal = saver.begin(identity_of(self.net, known, self.settings, draft))
+                    learned = self._learned(prepared, draft, Watch(bar, journal), begun)
+                saver.files.drop()
         finally:
             bar.end()
         self._prepared, self._known = prepared, learned

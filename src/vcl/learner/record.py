@@ -11,6 +11,7 @@ from vcl.beliefs.factors import DiagonalFactor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.health import MANY, still_moving
+from vcl.fitting.journal import Journal
 from vcl.fitting.loop import Progress
 from vcl.learner.way import Step
 from vcl.models.base import Model
@@ -73,8 +74,10 @@ class Update(NamedTuple):
 class Watch:
     """Receives the reports of the fits of an update, and passes them on."""
 
-    def __init__(self, show: Any) -> None:
+    def __init__(self, show: Any, journal: Journal | None = None) -> None:
         self.show = show
+        self.journal = Journal() if journal is None else journal
+        """Where stages of the update are kept."""
         self.last: Progress | None = None
         self.health: Any = None
         self.notes: dict[str, None] = {}

@@ -21,6 +21,10 @@ class Optimiser(Protocol):
         """Set the learning rate of the next steps."""
         ...
 
+    def held(self) -> tuple[Tensor, ...]:
+        """All that a step changes beside the parameters, to read and to write into."""
+        ...
+
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """Take one step uphill."""
         ...
@@ -49,6 +53,10 @@ class TorchAdam:
             self.lr.fill_(lr)
         else:
             self.lr = lr
+
+    def held(self) -> tuple[Tensor, ...]:
+        """The moments of each run, and the number of steps."""
+        return (*self.m, *self.v, self.counts[0])
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """Take one step uphill."""
@@ -80,6 +88,10 @@ class KernelAdam:
         if lr != self.told:
             self.lr.fill_(lr)
             self.told = lr
+
+    def held(self) -> tuple[Tensor, ...]:
+        """The moments of each parameter, and the number of steps."""
+        return (*(value for pair in self.moments for value in pair), self.count)
 
     def step(self, gradients: tuple[Tensor, ...]) -> None:
         """Take one step uphill."""

@@ -19,6 +19,10 @@ class Noise(Protocol):
         """The generators that a captured step must register."""
         ...
 
+    def held(self) -> tuple[Tensor, ...]:
+        """What a draw changes beside the generators."""
+        ...
+
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
         """The next standard normals [R, size], written to ``memory`` if it has that shape."""
         ...
@@ -30,6 +34,10 @@ class TorchNoise:
 
     def __init__(self, rng: Rng, like: Tensor) -> None:
         self.generators, self.like = rng.generators(like.device), like
+
+    def held(self) -> tuple[Tensor, ...]:
+        """Nothing."""
+        return ()
 
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
         """The next standard normals [R, size], written to ``memory`` if it has that shape."""
@@ -60,6 +68,10 @@ class KernelNoise:
     def __init__(self, rng: Rng, like: Tensor) -> None:
         self.seeds = torch.tensor(rng.numbers(), dtype=torch.int64, device=like.device)
         self.step = torch.zeros((), dtype=torch.int64, device=like.device)
+
+    def held(self) -> tuple[Tensor, ...]:
+        """The number of draws."""
+        return (self.step,)
 
     def draw(self, size: int, memory: Tensor | None = None) -> Tensor:
         """The next standard normals [R, size], in new memory."""

@@ -15,6 +15,7 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import unknown
 from vcl.fitting.curvature import Curvature
+from vcl.fitting.journal import kept
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
@@ -70,6 +71,9 @@ class ElasticWeightConsolidation:
         objective = Penalised(model, past.layout, penalty, self.draws)
         start = start_mean(model, past, fresh(past, prior), self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "elastic weight consolidation")
-        phi = self.curvature(model, past.layout, theta, data, rng.at("curvature"))
+        at = rng.at("curvature")
+        phi = kept(
+            report, "curvature", at, theta, lambda: {"phi": self.curvature(model, past.layout, theta, data, at)}
+        )["phi"]
         anchor = theta if self.anchor == "own" else start
         return q.merge(past._replace(mean=theta).add(anchor, lambda_column(self.lam, phi) * phi))

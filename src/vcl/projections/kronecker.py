@@ -16,7 +16,9 @@ rounds the mode's curvature still has the weight 1 / (1 + K).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import final
 
@@ -32,6 +34,7 @@ from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError
+from vcl.fitting.journal import journal_of
 from vcl.fitting.kronecker_curvature import KroneckerCurvature
 from vcl.fitting.loop import Ascent, Progress, Report, ascend, silent
 from vcl.models.base import Model, held, refuse_latent
@@ -46,6 +49,10 @@ from vcl.projections.quadratic import Lambda, Penalised, check_fit, lambda_colum
 def cooled() -> Ascent:
     """Adam with a learning rate that decays to 0: curvature is taken at a mode, so the fit must arrive there."""
     return Ascent(schedule="cosine")
+
+
+Known = dict[Block, tuple[Tensor, Tensor, tuple[Tensor, Tensor]]]
+"""By layer: A of this task, A of all tasks, and its eigenvalues and eigenvectors."""
 
 
 @final
@@ -93,7 +100,7 @@ class KroneckerLaplace:
         told = _Last(report)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, told, "Kronecker-factored Laplace")
         told.note(_treatment(model, previous.layout, blocks))
-        return q.merge(self.posterior(model, previous, theta, delta, data, blocks, rng.at("curvature")))
+        return q.merge(self.posterior(model, previous, theta, delta, data, blocks, rng.at("curvature"), report))
 
     def blocks(self, model: Model, previous: Kronecker, delta: Tensor, data: Data) -> tuple[Block, ...]:
         """The layers that get factors: with one prior precision, and no diagonal information from before."""
@@ -116,23 +123,44 @@ class KroneckerLaplace:
 
     def posterior(
         self, model: Model, previous: Kronecker, theta: Tensor, delta: Tensor, data: Data, blocks: tuple[Block, ...],
-        rng: Rng,
+        rng: Rng, report: Report = silent,
     ) -> Kronecker:  # fmt: skip
         """q_t at the mode theta [R, D], with the curvature at the mode or under q_t."""
         layout, curvature = previous.layout, self.curvature
-        found = curvature(model, layout, theta.unsqueeze(1), data, blocks, rng.at("mode"))
-        known: Known = {}
+        stage = journal_of(report).stage("curvature", rng)
+        saved, done, known = stage.entry, 0, Known()
+        if saved is None:
+            found = curvature(model, layout, theta.unsqueeze(1), data, blocks, rng.at("mode"))
+        else:
+            found, done = unpacked(saved.tensors, blocks, theta)
         q = gaussian_at(model, theta, previous, found, delta, curvature, known)
-        if curvature.at == "mode":
-            return q
-        for number in range(1, curvature.rounds + 1):
+        rounds = 0 if curvature.at == "mode" else curvature.rounds
+        for number in range(done + 1, rounds + 1):
+            stage.tick(partial(packed, found, number - 1))
             at = rng.at("round", number)
             noise = draw_noise(curvature.draws * layout.size, at.at("theta").generators(theta.device), theta)
             thetas = q.draw(noise.view(len(theta), curvature.draws, -1))
             now = curvature(model, layout, thetas, data, blocks, at)
             found = between(found, now, 1 / (1 + number))
             q = gaussian_at(model, theta, previous, found, delta, curvature, known)
+        stage.finish(packed(found, rounds))
         return q
+
+
+def packed(found: Information, rounds: int) -> dict[str, Tensor]:
+    """Information as named tensors, with the number of rounds that led to it."""
+    pairs = {
+        f"{block.weight}.{name}": value for block, pair in found.pairs.items() for name, value in pair._asdict().items()
+    }
+    return {**pairs, "diagonal": found.diagonal, "rounds": torch.tensor(rounds)}
+
+
+def unpacked(tensors: Mapping[str, Tensor], blocks: tuple[Block, ...], like: Tensor) -> tuple[Information, int]:
+    """The inverse of :func:`packed`."""
+    pairs = {
+        block: Pair(*(tensors[f"{block.weight}.{name}"].to(like.device) for name in Pair._fields)) for block in blocks
+    }
+    return Information(pairs, tensors["diagonal"].to(like.device)), int(tensors["rounds"])
 
 
 def prior_precision(model: Model, previous: Kronecker, prior: MeanField) -> Tensor:
@@ -157,10 +185,6 @@ def past(previous: Kronecker, delta: Tensor, lam: Lambda, prior: bool) -> Kronec
         block: (factors.A, weight.unsqueeze(-1) * factors.G) for block, factors in previous.blocks.items()
     }  # fmt: skip
     return KroneckerFactor(DiagonalFactor(layout, previous.mean, diagonal), pairs)
-
-
-Known = dict[Block, tuple[Tensor, Tensor, tuple[Tensor, Tensor]]]
-"""By layer: A of this task, A of all tasks, and its eigenvalues and eigenvectors."""
 
 
 def gaussian_at(
@@ -211,7 +235,7 @@ class _Last:
     """Passes reports on, and keeps the last one to add a note to it."""
 
     def __init__(self, report: Report) -> None:
-        self.report = report
+        self.report, self.journal = report, journal_of(report)
         self.last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:

@@ -14,6 +14,7 @@ from typing import final
 
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.curvature import Curvature
+from vcl.fitting.journal import kept
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.models.base import Model, held
 from vcl.ops.rng import Rng
@@ -66,7 +67,11 @@ class LaplacePropagation:
         start = start_mean(model, previous, new, self.init_sd, rng, self.init)
         (theta,) = ascend(objective, (start,), data, self.ascent, rng, report, "Laplace propagation")
         # Sigma_t^{-1} = Phi_t + Sigma_{t-1}^{-1}
-        precision = self.curvature(model, previous.layout, theta, data, rng.at("curvature")) + factor.precision
+        at = rng.at("curvature")
+        phi = kept(
+            report, "curvature", at, theta, lambda: {"phi": self.curvature(model, previous.layout, theta, data, at)}
+        )["phi"]
+        precision = phi + factor.precision
         # A parameter without a posterior is a point, with variance 0.
         log_var = previous.layout.pad(-previous.layout.cut(precision, known).log(), known, -inf)
         return q.merge(MeanField(previous.layout, theta, log_var))

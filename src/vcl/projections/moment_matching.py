@@ -21,6 +21,7 @@ from vcl.beliefs.layout import Layout, Params
 from vcl.beliefs.mean_field import MeanField
 from vcl.data import Data
 from vcl.errors import NonFiniteError, VclError
+from vcl.fitting.journal import journal_of
 from vcl.fitting.loop import Progress, Report, silent
 from vcl.fitting.step import gather
 from vcl.models.base import Model, refuse_latent, start_of
@@ -86,14 +87,26 @@ class MomentMatching:
         batches = torch.split(order, self.batch, dim=1)
         length = -(-len(batches) // TICKS)
         stretches = [batches[first : first + length] for first in range(0, len(batches), length)]
-        for number, stretch in enumerate(stretches, start=1):
+        stage = journal_of(report).stage("moment matching", rng)
+        saved = stage.entry
+        stage.again(report)
+        if saved is not None:
+            mean, var = saved.tensors["mean"].to(device), saved.tensors["var"].to(device)
+
+        def stands() -> dict[str, Tensor]:
+            return {"mean": mean, "var": var}
+
+        for number, stretch in enumerate(stretches[len(stage.told) :], start=len(stage.told) + 1):
             evidence = []
             for index in stretch:
                 mean, var, log_z = update(model, layout, mean, var, gather(data, index))
                 evidence.append(log_z)
+            mean, var = mean.contiguous(), var.contiguous()
             value = torch.cat(evidence, dim=1).mean(1)
             _check_finite(value, mean, rng)
-            report(Progress("moment matching", number, len(stretches), value))
+            stage.tell(report, Progress("moment matching", number, len(stretches), value), stands)
+            stage.tick(stands)
+        stage.finish(stands())
         return mean, var
 
 

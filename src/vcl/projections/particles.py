@@ -22,6 +22,7 @@ from torch import Tensor
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.errors import NonFiniteError, VclError, unknown
+from vcl.fitting.journal import journal_of
 from vcl.fitting.loop import Progress, Report, silent
 from vcl.models.base import Model, refuse_latent
 from vcl.ops.rng import Rng
@@ -215,14 +216,25 @@ class SequentialMonteCarlo:
 
     def _climb(self, climb: Climb, q: MeanField, likelihoods: LogLikelihoods, rng: Rng, report: Report) -> Climb:
         """Anneals from beta = 0 to 1, each run at its own pace; finished runs wait."""
-        stage = 0
+        stage = journal_of(report).stage("SMC", rng)
+        saved = stage.entry
+        stage.again(report)
+        if saved is not None:
+            climb = Climb(**{name: value.to(climb.theta.device) for name, value in saved.tensors.items()})
+
+        def stands() -> dict[str, Tensor]:
+            return climb._asdict()
+
         while bool((climb.beta < 1).any()):
-            stage += 1
             runs = (climb.beta < 1).nonzero()[:, 0]
-            mine = Rng(tuple(rng.seeds[run] for run in runs.tolist()), rng.purpose).at("stage", stage)
+            mine = Rng(tuple(rng.seeds[run] for run in runs.tolist()), rng.purpose).at("stage", len(stage.told) + 1)
             climb = climb.put(runs, self._stage(climb.at(runs), q.select(runs), likelihoods.at(runs), mine))
+            climb = Climb(*(part.contiguous() for part in climb))
             done = min(100, max(1, int(100 * float(climb.beta.min()))))
-            report(Progress("SMC, effective sample size", done, 100, climb.ess, self._note(climb.least)))
+            note = self._note(climb.least)
+            stage.tell(report, Progress("SMC, effective sample size", done, 100, climb.ess, note), stands)
+            stage.tick(stands)
+        stage.finish(stands())
         return climb
 
     def _note(self, ess: Tensor) -> str:

@@ -20,6 +20,7 @@ from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.quadratic import Quadratic, without_past
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, climb, silent
+from vcl.fitting.standing import Path
 from vcl.models.base import Model, held
 from vcl.ops.penalties import add_path
 from vcl.ops.rng import Rng
@@ -73,12 +74,14 @@ class SynapticIntelligence:
         penalty = past.factor().scaled(lambda_column(self.lam, past.mean)).on(held(model, past.layout))
         objective = Penalised(model, past.layout, penalty, self.draws)
         start = start_mean(model, past, fresh(past, prior), self.init_sd, rng, self.init)
-        omega, before, theta = torch.zeros_like(start), start.clone(), start
-        for (theta,), step in climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence"):
+        path = Path((torch.zeros_like(start), start.clone()))
+        fit = climb(objective, (start,), data, self.ascent, rng, report, "synaptic intelligence", path=path)
+        for (theta,), step in fit:
             # theta is after the step, the gradient before it. That gradient includes the penalty's, which is added
             # back.
-            size, g = penalty.layout.size, step.gradients[0]
+            (omega, before), size, g = path.kept, penalty.layout.size, step.gradients[0]
             add_path(omega[:, :size], before[:, :size], theta[:, :size], g[:, :size], *penalty[1:])
+        (theta,), (omega, _) = path.now, path.kept
         importance = omega.clamp(min=0) / ((theta - start).square() + self.damping)
         importance = on_held(model, past.layout, importance)
         return q.merge(Quadratic(past.layout, theta, theta.clone(), past.precision + 2 * importance))

@@ -24,6 +24,10 @@ Set = Annotated[
 Dataset = Annotated[str | None, typer.Option(help="Use this dataset instead of the experiment's default.")]
 Data = Annotated[Path | None, typer.Option(help="A data folder to search first.")]
 Jobs = Annotated[int, typer.Option(help="Methods to run at once; a GPU can run several (at most 10).")]
+SaveEvery = Annotated[
+    float,
+    typer.Option(help="Seconds between two saves within a task; 0 saves after every step.", metavar="SECONDS"),
+]
 Of = Annotated[str | None, typer.Option("--experiment", help="The experiment, where the folder holds several.")]
 Plugin = Annotated[
     list[Path] | None, typer.Option(help="A Python file that adds methods, experiments or datasets. Repeatable.")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from vcl.lab.commands import options
+
 MOST_SEEDS = 1000
 """The most seeds of an item that is not a stream of tasks. Memory limits those of a stream (:mod:`vcl.lab.memory`)."""
 
@@ -24,6 +26,7 @@ def paper(
     jobs: Annotated[int, typer.Option(help="Streams of tasks to run at once; a GPU can run several (at most 10).")] = 1,
     out: Annotated[Path | None, typer.Option(help="The folder for results; default: runs/paper-PRESET.")] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to search first.")] = None,
+    save_every: options.SaveEvery = 180.0,
 ) -> None:
     """Run the paper's experiments and compare our numbers with the paper's. Finished parts are kept and reused."""
     import sys
@@ -37,6 +40,7 @@ def paper(
     from vcl.lab.plan import choose_device
     from vcl.lab.provenance import command
     from vcl.lab.side_by_side import check_jobs
+    from vcl.learner.saving import check_every
 
     console = make_console()
     if items == ["list"]:
@@ -52,9 +56,11 @@ def paper(
     if seeds is not None and seeds > MOST_SEEDS and tables:
         raise VclError(f"--seeds is {seeds}; {tables[0]} takes at most {MOST_SEEDS:,}: give fewer, or leave it out.")
     check_jobs(jobs)
+    check_every(save_every)
     where = out or Path("runs") / f"paper-{known}"
     made_by, changes = command(sys.argv[1:]), tuple(set_ or ())
-    Reproduction(known, seeds, choose_device(device), data, where, made_by, console, changes, jobs).run(chosen)
+    device_found = choose_device(device)
+    Reproduction(known, seeds, device_found, data, where, made_by, console, changes, jobs, save_every).run(chosen)
 
 
 def list_items() -> None:

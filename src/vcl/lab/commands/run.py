@@ -24,6 +24,7 @@ def run(
     jobs: options.Jobs = 1,
     data: options.Data = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if the data is unavailable.")] = None,
+    save_every: options.SaveEvery = 180.0,
     plugin: options.Plugin = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="List every setting with its value, meaning and origin; do not run.")
@@ -50,9 +51,11 @@ def run(
     from vcl.lab.plan import check_used, make_plan, unused
     from vcl.lab.session import list_settings, opened
     from vcl.lab.side_by_side import check_jobs
+    from vcl.learner.saving import check_every
 
     console = make_console()
     check_jobs(jobs)
+    check_every(save_every)
     options.load_plugins(plugin)
     # All arguments are checked before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
@@ -69,5 +72,5 @@ def run(
     if dry_run:
         show_estimate(plan, loaded.arrays, console)
         return
-    with opened(plan, out, console) as store:
+    with opened(plan, out, console, save_every) as store:
         compute_all([Part(plan, entry, loaded) for entry in plan.methods], store, console, jobs)

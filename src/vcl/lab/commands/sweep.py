@@ -27,6 +27,7 @@ def sweep(
     dataset: options.Dataset = None,
     jobs: options.Jobs = 1,
     data: options.Data = None,
+    save_every: options.SaveEvery = 180.0,
     plugin: options.Plugin = None,
 ) -> None:
     """Run a grid of lambdas as one stack, choose the best on held-out training data, and test it.
@@ -42,9 +43,11 @@ def sweep(
     from vcl.lab.side_by_side import check_jobs
     from vcl.lab.sweep import WARNINGS, check
     from vcl.lab.sweep import sweep as run_sweep
+    from vcl.learner.saving import check_every
 
     console = make_console()
     check_jobs(jobs)
+    check_every(save_every)
     options.load_plugins(plugin)
     # All arguments are checked before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
@@ -53,6 +56,6 @@ def sweep(
     plan, loaded = load_data(plan, None, data, console)
     for line in unused(plan):
         say_on(console, line)
-    with opened(plan, out, console) as store:
+    with opened(plan, out, console, save_every) as store:
         run_sweep(plan, loaded, selection, validation, store, console, jobs)
     say_on(console, WARNINGS[selection])

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from torch import Tensor
+
+from vcl.data import Data
+from vcl.fitting.journal import kept
 from vcl.lab.evaluation import Evaluation, EvaluationContext, PreparationContext, Score, TableFormat
 from vcl.lab.generative.artifacts import decoders, samples
 from vcl.lab.generative.classifier import LAYERS, Classifier, Training, classifier
 from vcl.lab.results import Row, averaged_over, final_score, matrix, methods, summarise
 from vcl.lab.settings import Count, Limit, Repeats
+from vcl.ops.rng import Rng
 from vcl.predicting.generation import classifier_uncertainty, generate, log_marginal
+from vcl.recursion import Task
 
 LIKELIHOOD, DRAWN, UNCERTAINTY = "log likelihood", "log likelihood, weights drawn", "classifier uncertainty"
 
@@ -51,26 +58,33 @@ def depends_on(prepared: Judge) -> Mapping[str, str]:
 
 def evaluate(context: EvaluationContext) -> list[Row]:
     """Rows of all metrics for every task so far."""
-    s, state, judge = context.prediction, context.state, context.prepared
-    chunk = 20_000 if context.device.type == "cpu" else 400_000
     rows: list[Row] = []
     for number, task, test in context.tested():
-        (source,) = test.sources
-        belief, rng, x = context.belief(source.head), context.rng.at("evaluate", state.t, number), test.x
-        measured = {
-            LIKELIHOOD: log_marginal(belief, context.model, x, source.head, rng, s.ll_draws, chunk=chunk).mean(1)
-        }
-        if s.ll_drawn:
-            at = rng.at("drawn")
-            drawn = log_marginal(belief, context.model, x, source.head, at, s.ll_drawn, "drawn", chunk=chunk)
-            measured[DRAWN] = drawn.mean(1)
-        images = generate(belief, context.model, source.head, s.images, rng.at("images"))
-        log_probs = judge.classifier.log_probs(images.float())
-        measured[UNCERTAINTY] = classifier_uncertainty(log_probs, judge.classes.index(task.name))
-        for metric, values in measured.items():
+        rng = context.rng.at("evaluate", context.state.t, number)
+        like = context.state.propagated.mean
+        measured = kept(context.report, "evaluation", rng, like, partial(measure, context, task, test, rng))
+        for metric in (name for name in (LIKELIHOOD, DRAWN, UNCERTAINTY) if name in measured):
+            values = measured[metric]
             context.require_finite(values.isfinite(), f"the {metric} of task {number} ({task.name}) is")
             rows += context.rows(number, metric, values)
     return rows
+
+
+def measure(context: EvaluationContext, task: Task, test: Data, rng: Rng) -> dict[str, Tensor]:
+    """Every metric of one task, each [R]."""
+    s, judge = context.prediction, context.prepared
+    chunk = 20_000 if context.device.type == "cpu" else 400_000
+    (source,) = test.sources
+    belief, x = context.belief(source.head), test.x
+    measured = {LIKELIHOOD: log_marginal(belief, context.model, x, source.head, rng, s.ll_draws, chunk=chunk).mean(1)}
+    if s.ll_drawn:
+        at = rng.at("drawn")
+        drawn = log_marginal(belief, context.model, x, source.head, at, s.ll_drawn, "drawn", chunk=chunk)
+        measured[DRAWN] = drawn.mean(1)
+    images = generate(belief, context.model, source.head, s.images, rng.at("images"))
+    log_probs = judge.classifier.log_probs(images.float())
+    measured[UNCERTAINTY] = classifier_uncertainty(log_probs, judge.classes.index(task.name))
+    return measured
 
 
 def memory(s: GenerationSettings, shape: tuple[int, ...], runs: int) -> int:

@@ -38,6 +38,7 @@ from vcl.lab.runner import quiet, set_aside_in
 from vcl.lab.settings import split_change
 from vcl.lab.stopped import continued_in
 from vcl.lab.store import PART, PARTS, Store, key
+from vcl.learner.saving import EVERY
 from vcl.ops.rng import Rng
 
 QUICK_SEEDS: Mapping[Preset, int | None] = {"paper": None, "quick": 2, "smoke": None}
@@ -67,6 +68,8 @@ class Reproduction:
     """The user's changes to settings, for every stream."""
     jobs: int = 1
     """The number of parts to compute at once."""
+    save_every: float = EVERY
+    """Seconds between two saves within a task."""
     loaded: dict[str | None, Loaded] = field(default_factory=dict)
 
     def run(self, items: Sequence[Item]) -> None:
@@ -139,7 +142,7 @@ class Reproduction:
         compute_all(chosen, store, self.console, self.jobs, names)
 
     def _store(self) -> Store:
-        return Store(self.out, self.device, self.command)
+        return Store(self.out, self.device, self.command, self.save_every)
 
     def _item(self, item: Item) -> None:
         store = self._store()
