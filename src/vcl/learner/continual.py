@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from time import monotonic
-from typing import Any, Literal, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, final
 from warnings import warn
 
 import numpy as np
@@ -39,6 +39,9 @@ from vcl.models.likelihoods import Likelihood
 from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
 from vcl.recursion import Method, State, initial, learn
+
+if TYPE_CHECKING:
+    from vcl.learner.report import Judged
 
 Heads = Literal["auto", "shared", "per-task"]
 HEADS: tuple[Heads, ...] = ("auto", "shared", "per-task")
@@ -147,6 +150,10 @@ class ContinualLearner(ABC):
     @abstractmethod
     def _loaded_outputs(self, given: Any) -> Any:
         """The inverse of :meth:`_stored_outputs`."""
+
+    @abstractmethod
+    def _judged(self, x: Any, y: Any, task: str | None) -> Judged:
+        """Predictions of the examples x, the most uncertain first, for a page; ``y`` may be None."""
 
     # Learning.
 
@@ -375,6 +382,26 @@ class ContinualLearner(ABC):
         if known.state.coreset is not None and known.state.coreset.size:
             lines.append(f"memory: {known.state.coreset.size} examples")
         return "\n".join(lines)
+
+    def report(
+        self, path: str | os.PathLike[str], x: Any = None, y: Any = None, task: str | None = None
+    ) -> None:
+        """Write one HTML page: tasks, what each update changed, and the posterior of each layer.
+
+        With inputs ``x`` the page shows the most uncertain of them, and with their labels or targets ``y`` how right
+        the predictions are. An older page is replaced.
+        """
+        from vcl.learner import report
+
+        known = self._knows()
+        if x is None and y is not None:
+            raise VclError("y was given without x; give the inputs too.")
+        about = self.summary().splitlines()[0]
+        shown = []
+        if x is not None:
+            pictures = np.asarray(x) if isinstance(x, np.ndarray | Tensor) else None
+            shown.append(report.examples(self._judged(x, y, task), pictures))
+        report.write(path, report.page_of(self.KIND, f"{about[:1].upper()}{about[1:]}.", known, shown))
 
     def forget(self, task: str) -> Self:
         """Take what a task's data contributed out of the belief: q / (q_t / q_{t-1}), by the algebra of beliefs.

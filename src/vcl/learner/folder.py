@@ -56,8 +56,8 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, entry in files.items():
-            _replace(folder / entry["file"], parts[name])
-        _replace(folder / MANIFEST, manifest.encode())
+            replace_file(folder / entry["file"], parts[name])
+        replace_file(folder / MANIFEST, manifest.encode())
         kept = {entry["file"] for entry in files.values()}
         for old in (*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors"), *folder.glob(".*.tmp")):
             if old.name not in kept:
@@ -68,7 +68,7 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
         ) from error
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write a file atomically and to the disk; a file that is there with the same content stays."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from vcl.lab.evaluation import Score
@@ -21,6 +18,7 @@ from vcl.lab.results import Row, label, methods, split_label
 from vcl.lab.settings import text_of
 from vcl.lab.show import Group, Member, explained, paper_numbers
 from vcl.pages import Comparison, Line, Metric, Picture
+from vcl.pages.png import data_uri
 
 KNOWN = {
     "accuracy": Metric("accuracy", 100, "%", "more"),
@@ -159,11 +157,8 @@ def pictures(found: Mapping[str, Sequence[Tensor]], called: Any) -> Iterator[Pic
     """The samples of each line, the first of each generator after each task."""
     for name, images in found.items():
         first = [each[:, 0] for each in images]
-        memory = BytesIO()
         page = WHITE - canvas(first, len(first[-1]))
-        Image.fromarray(page.numpy()).save(memory, format="PNG", optimize=True)
-        source = "data:image/png;base64," + b64encode(memory.getvalue()).decode()
-        yield Picture(called(name), source, len(images), len(first[-1]))
+        yield Picture(called(name), data_uri(page.numpy()), len(images), len(first[-1]))
 
 
 def _inner(value: Any, name: str) -> Any:

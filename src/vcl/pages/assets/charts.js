@@ -19,20 +19,22 @@ function ticks(low, high, count) {
 
 // A frame with axes: x and y are {low, high, log, ticks, label}; returns the drawing and the maps from values to places.
 function frame(width, height, x, y, alt, small) {
-  const left = small ? 42 : 50, right = 12, top = 8, bottom = small ? 32 : 38;
+  const left = small ? 42 : 50, right = 12, top = 8, bottom = small ? 38 : 40;
   const turned = x.log ? Math.log10 : (value) => value;
   const span = turned(x.high) - turned(x.low) || 1;
   const px = (value) => left + ((turned(value) - turned(x.low)) / span) * (width - left - right);
-  const py = (value) => height - bottom - ((value - y.low) / (y.high - y.low || 1)) * (height - top - bottom);
+  // What lies outside of the limits is drawn at the edge.
+  const py = (value) => Math.min(height - bottom, Math.max(top, height - bottom - ((value - y.low) / (y.high - y.low || 1)) * (height - top - bottom)));
   const svg = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": alt });
   const marks = ticks(y.low, y.high, small ? 3 : 5);
   for (const at of marks.found) {
     svg.append(shape("path", { class: "grid", d: `M${left},${py(at)}H${width - right}` }),
-      shape("text", { class: "tick", x: left - 6, y: py(at) + 4, "text-anchor": "end" }, text(at, marks.digits)));
+      shape("text", { class: "tick", x: left - 6, y: py(at) + 4, "text-anchor": "end" }, Math.abs(at) >= 1e4 ? text(at / 1000) + "k" : text(at, marks.digits)));
   }
   const room = Math.max(1, Math.floor((width - left - right) / (small ? 26 : 34)));
-  const every = Math.max(1, Math.ceil(x.ticks.length / room));
-  x.ticks.forEach((at, place) => {
+  const round = x.ticks.length > 12 && !x.log ? ticks(x.ticks[0], x.ticks[x.ticks.length - 1], small ? 4 : 8).found.filter(Number.isInteger) : x.ticks;
+  const every = Math.max(1, Math.ceil(round.length / room));
+  round.forEach((at, place) => {
     if (place % every) return;
     svg.append(shape("text", { class: "tick", x: px(at), y: height - bottom + 16, "text-anchor": "middle" }, text(at)));
   });

@@ -3,7 +3,7 @@ const inOrder = (task, tasks) => (tasks > 1 ? (task - 1) / (tasks - 1) : 0);
 const stepTint = (task, tasks) => "s" + Math.round(7 * inOrder(task, tasks));
 
 function convergence(view, lines_) {
-  const panels = [];
+  const panels = [], later = []; // a method with a coreset refits for predictions: these fits are numbered from 2
   for (const line of lines_.filter((each) => each.objective.length)) {
     const kinds = [...new Set(line.objective.map((fit) => fit.fit))];
     for (const kind of kinds) {
@@ -15,20 +15,21 @@ function convergence(view, lines_) {
       const seen = series.flatMap((one) => one.points.slice(Math.min(1, one.points.length - 1)).map((p) => p.mean));
       const xs = series.reduce((a, one) => (one.points.length > a.length ? one.points.map((p) => p.x) : a), []);
       const rows = (fit) => view.seedsOf(line).flatMap((seed) => fit.epochs.map((epoch, place) => [line.label, seed, fit.task, fit.fit, epoch, fit.array[line.seeds.indexOf(seed) * fit.epochs.length + place]]));
-      panels.push(figure(`${shownName(line.label)}: ${kind}`, lines({ series, xs, label: "epoch", small: true, points: false, range: limits(seen),
+      (/ \d+$/.test(kind) ? later : panels).push(figure(`${shownName(line.label)}: ${kind}`, lines({ series, xs, label: "epoch", small: true, points: false, range: limits(seen),
         alt: `Objective of ${kind} by epoch, a line for each of ${mine.length} fits. Last: ` + series.map((one) => `${one.name} ${text(one.points[one.points.length - 1].mean)}`).join(", ") + ".",
         open: (one) => showRows(`${shownName(line.label)}: ${kind}, task ${one.fit.task}`, ["method", "seed", "task", "fit", "epoch", "value"], rows(one.fit), fileName(view.group.name, line.label, "objective")) })));
     }
   }
-  if (!panels.length) return null;
+  if (!panels.length && !later.length) return null;
   const key = el("p", { class: "note key" }, "A line for each task, from the first ", el("span", { class: "ramp", "aria-hidden": "true" }, ...[0, 1, 2, 3, 4, 5, 6, 7].map((step) => el("i", { class: "s" + step }))), " to the last; the mean over seeds of the objective of each epoch. Objectives of different methods are different quantities. ", view.group.thinned || "");
-  return el("section", {}, el("h3", {}, "Convergence of each fit"), key, el("div", { class: "panels" }, ...panels));
+  return el("section", {}, el("h3", {}, "Convergence of each fit"), key, el("div", { class: "panels" }, ...panels),
+    later.length ? el("details", {}, el("summary", {}, `${later.length} panels of further fits, such as those of a coreset before a prediction`), el("div", { class: "panels" }, ...later)) : null);
 }
 
 const KINDS = [
   ["sd ", "Posterior standard deviation", "The mean standard deviation of a tensor's weights after each task.", null],
-  ["kl ", "What each task changed, in nats", "KL(q_t || q_{t-1}) of each tensor of parameters.", null],
-  ["pruned ", "Units that carry no signal", "The share of units whose every incoming weight has |mean| < standard deviation.", "share"],
+  ["kl ", "What each task changed, in nats", "KL(q_t || q_{t-1}) of each tensor of parameters, from the fit to the task.", null],
+  ["pruned ", "Units that carry no signal", "The share of units of a weight whose every incoming weight has |mean| < standard deviation.", "share"],
   ["limited", "Variances that were still moving", "The share of log variances that moved as far as the steps allow: they show the start of the fit, not the data.", "share"],
 ];
 function fits(view, lines_) {
@@ -40,7 +41,7 @@ function fits(view, lines_) {
       if (!names.length) continue;
       const tasks = [...new Set(line.fits.map((fit) => fit.task))].sort((a, b) => a - b);
       const of = (name, task) => {
-        const known = line.fits.filter((fit) => fit.task === task && name in fit.measures), fit = known[known.length - 1];
+        const known = line.fits.filter((fit) => fit.task === task && name in fit.measures), fit = known[0];
         return fit ? { fit, ...view.over(line, (seed) => fit.measures[name][line.seeds.indexOf(seed)]) } : summary([]);
       };
       const cells = names.map((name) => tasks.map((task) => of(name, task)));

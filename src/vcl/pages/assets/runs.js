@@ -129,7 +129,7 @@ class Comparison {
         ...others.map((metric) => mark(this.final(line, metric), 3, metric, (after) => after === line.tasks, `${metric.name} after the last task`)),
         { value: this.seedsOf(line).length, text: String(this.seedsOf(line).length) }, { value: line.seconds ?? NaN, text: duration(line.seconds ?? NaN) }].filter((cell) => cell !== false && cell !== undefined);
     });
-    const caption = `${group.score.name[0].toUpperCase()}${group.score.name.slice(1)} and more after the last task`;
+    const caption = "After the last task";
     const note = el("p", { class: "note" }, group.explained);
     return [...table({ caption, columns, rows, most: 25, order: this.order, onsort: (order) => (this.order = order), name: fileName(group.name, "table") }), note];
   }
