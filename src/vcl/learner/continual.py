@@ -383,9 +383,7 @@ class ContinualLearner(ABC):
             lines.append(f"memory: {known.state.coreset.size} examples")
         return "\n".join(lines)
 
-    def report(
-        self, path: str | os.PathLike[str], x: Any = None, y: Any = None, task: str | None = None
-    ) -> None:
+    def report(self, path: str | os.PathLike[str], x: Any = None, y: Any = None, task: str | None = None) -> None:
         """Write one HTML page: tasks, what each update changed, and the posterior of each layer.
 
         With inputs ``x`` the page shows the most uncertain of them, and with their labels or targets ``y`` how right
@@ -401,7 +399,8 @@ class ContinualLearner(ABC):
         if x is not None:
             pictures = np.asarray(x) if isinstance(x, np.ndarray | Tensor) else None
             shown.append(report.examples(self._judged(x, y, task), pictures))
-        report.write(path, report.page_of(self.KIND, f"{about[:1].upper()}{about[1:]}.", known, shown))
+        title = f"{about[:1].upper()}{about[1:]}."
+        report.write(path, report.page_of(self.KIND, title, known, shown, __version__))
 
     def forget(self, task: str) -> Self:
         """Take what a task's data contributed out of the belief: q / (q_t / q_{t-1}), by the algebra of beliefs.

@@ -214,7 +214,8 @@ class ContinualClassifier(ContinualLearner):
         columns = ("predicted", *(() if known is None else ("label",)), "confidence", "total", "epistemic")
         rows = [
             [
-                str(guess[at]), *(() if known is None else (str(known[at]),)), cell(float(p[at].max()), f"{p[at].max():.3f}"),
+                str(guess[at]), *(() if known is None else (str(known[at]),)),
+                cell(float(p[at].max()), f"{p[at].max():.3f}"),
                 cell(float(unsure.total[at]), f"{unsure.total[at]:.3f}"),
                 cell(float(unsure.epistemic[at]), f"{unsure.epistemic[at]:.3f}"),
             ]

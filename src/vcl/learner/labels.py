@@ -19,6 +19,9 @@ class Classes(NamedTuple):
 
     labels: tuple[Label, ...]
 
+    def __str__(self) -> str:
+        return f"classes {', '.join(map(str, self.labels))}"
+
     def grown(self, given: np.ndarray) -> Classes:
         """With the labels that are new, sorted, at the end: the outputs of the known ones keep their places."""
         known = set(self.labels)

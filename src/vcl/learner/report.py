@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from vcl import __version__
 from vcl.errors import VclError
 from vcl.learner.folder import replace_file
 from vcl.learner.knowledge import Knowledge
@@ -55,17 +54,18 @@ def write(path: str | os.PathLike[str], page: Page) -> None:
         raise VclError(f"{target} exists and is no page of vcl; give another name.")
     try:
         replace_file(target, html(page).encode())
+        target.chmod(0o644)  # a page is for others too
     except OSError as error:
         raise VclError(f"cannot write {target} ({error.strerror or error}); give a file in another folder.") from error
 
 
-def page_of(kind: str, about: str, known: Knowledge, about_x: Sequence[Section]) -> Page:
+def page_of(kind: str, about: str, known: Knowledge, about_x: Sequence[Section], version: str) -> Page:
     """The page; ``about`` is the learner in a line and ``about_x`` is about examples that were given."""
     sections = [_what(known), _tasks(known), _updates(known.history), *_layers(known), *about_x]
     return Page(
         title=f"A {kind} after {len(known.history)} update{'' if len(known.history) == 1 else 's'}",
         lead=about,
-        footer=f"Written by vcl {__version__}.",
+        footer=f"Written by vcl {version}.",
         sections=sections,
     )
 
@@ -100,7 +100,7 @@ def _updates(history: Sequence[Update]) -> Section:
         [
             number, one.task, one.examples, one.epochs, cell(one.seconds, f"{one.seconds:.1f}"),
             cell(one.objective, f"{one.objective:.3f}"), _share(one.limited),
-            cell(sum(one.kl.values()), f"{sum(one.kl.values()):.1f}"), cell(one.lost, f"{one.lost:.2f}"),
+            _nats(sum(one.kl.values()) if one.kl else None), _nats(one.lost if number > 1 else None),
             "; ".join(one.notes) or "–",
         ]
         for number, one in enumerate(history, start=1)
@@ -117,7 +117,7 @@ def _updates(history: Sequence[Update]) -> Section:
         about = "KL(q_t || q_{t-1}) of each tensor or layer, in nats, by update"
         blocks.append(heat(about, "tensor", names, [str(n) for n in range(1, len(history) + 1)], values, log=True))
     later = [(f"{n}: {one.task}", one.lost, f"{one.lost:.2f}") for n, one in enumerate(history, start=1) if n > 1]
-    if later:
+    if any(value for _, value, _ in later):
         blocks.append(bars("What each update cost earlier data, in nats, by the posterior's own estimate", later))
     return Section("What each update changed", blocks, lead)
 
@@ -142,7 +142,10 @@ def examples(judged: Judged, x: np.ndarray | None) -> Section:
     blocks: list[Block] = [facts(judged.facts)] if judged.facts else []
     shown = [[int(at), *row] for at, row in zip(judged.order[:MOST], judged.rows, strict=False)]
     if x is not None and (shown_as := [_picture(x[at]) for at in judged.order[:MOST]]) and shown_as[0] is not None:
-        told = [", ".join(f"{name} {_word(value)}" for name, value in zip(judged.columns[:2], row[1:], strict=False)) for row in shown]
+        told = [
+            ", ".join(f"{name} {_word(value)}" for name, value in zip(judged.columns[:2], row[1:], strict=False))
+            for row in shown
+        ]
         blocks.append(
             images([
                 (source, f"Example {row[0]}: {words}", f"{row[0]}: {words}")
@@ -151,7 +154,7 @@ def examples(judged: Judged, x: np.ndarray | None) -> Section:
             ])
         )  # fmt: skip
     columns = ("example", *judged.columns)
-    blocks.append(table("The most uncertain examples", columns, shown, columns))
+    blocks.append(table("The most uncertain of them", columns, shown, columns[-3:]))
     if judged.confidence is not None and judged.right is not None:
         blocks.append(_reliability(judged.confidence, judged.right))
     return Section("The most uncertain examples", blocks, f"Of {len(judged.order)} that were given, the first {MOST}.")
@@ -182,6 +185,10 @@ def _picture(x: np.ndarray) -> str | None:
         low, high = float(x.min()), float(x.max())
         x = np.round(255 * (x - low) / ((high - low) or 1.0)).astype(np.uint8)
     return data_uri(x)
+
+
+def _nats(value: float | None) -> dict[str, Any]:
+    return cell(value, "–" if value is None else f"{value:.1f}")
 
 
 def _share(value: float | None) -> dict[str, Any]:

@@ -36,9 +36,13 @@ def table(
     return {"type": "table", "caption": caption, "columns": heads, "rows": [list(row) for row in rows], "most": most}
 
 
-def cell(value: Any, text: str, badge: str | None = None) -> dict[str, Any]:
-    """A cell that sorts by ``value`` and shows ``text``; ``badge`` is good, bad or even."""
-    return {"value": value, "text": text, **({} if badge is None else {"badge": badge})}
+def cell(value: Any, text: str, badge: str | None = None, of: tuple[str, str, str] | None = None) -> dict[str, Any]:
+    """A cell that sorts by ``value`` and shows ``text``; ``badge`` is good, bad or even.
+
+    ``of`` names the title of a comparison, a line and a metric: the cell leads to these rows after the last task.
+    """
+    more = {"badge": badge, "of": None if of is None else list(of)}
+    return {"value": value, "text": text, **{name: each for name, each in more.items() if each is not None}}
 
 
 def heat(

@@ -56,7 +56,7 @@ def comparison(sources: Sequence[Source], several: bool, budget: Budget) -> Comp
         title=first.title if len(sources) == 1 else f"{first.name}: {', '.join(source.name for source in sources)}",
         about=_sentence(first.experiment.about),
         explained=" ".join(explained(first)) if first.rows and len(sources) == 1 else _general(rows),
-        tasks=tuple(max((source.group.tasks for source in sources), key=len)) or _numbered(rows),
+        tasks=max((tuple(source.group.tasks) for source in sources), key=lambda names: len(names)) or _numbered(rows),
         score=score.metric,
         score_name=score.name,
         metrics=metrics(rows, score),

@@ -1,4 +1,4 @@
-"""The objectives and the measures of fits, as a page takes them: packed by fit, and thinned where there are too many."""
+"""The objectives and the measures of fits, as a page takes them: by fit, and thinned where there are too many."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from vcl.lab.paper.reproduce import CLAIMS, LINES
 from vcl.lab.paper.table import Line as Quantity
 from vcl.lab.paper.table import read_lines, read_seen
 from vcl.lab.report.groups import by_label, metrics, values_of
-from vcl.lab.results import read_csv, split_label
+from vcl.lab.results import methods, read_csv, split_label
 from vcl.pages import Comparison, Line, Section
 from vcl.pages.sections import cell, table
 
@@ -25,12 +25,13 @@ def sections(folder: Path, name: str) -> list[Section]:
     lead = "" if preset == "paper" else f"Preset {preset}: not the paper's settings, so verdicts say little. "
     lead += f"Last added to by {command_of(folder)}." if command_of(folder) else ""
     lines, seen = read_lines(folder / LINES), read_seen(folder / CLAIMS)
-    found = []
+    found, leads = [], _leads(folder, where)
     if lines:
         columns = ("item", "what", "paper", "ours", "seeds", "verdict", "seconds", "in the paper")
         rows = [
             [
-                one.item, one.what, _number(one.paper), _spread(one.ours, one.error), one.seeds,
+                one.item, one.what, _number(one.paper),
+                _spread(one.ours, one.error, leads.get((one.item, one.what))), one.seeds,
                 cell(one.verdict or None, one.verdict or "–", BADGES.get(one.verdict, "even") if one.verdict else None),
                 one.seconds, one.place or "–",
             ]
@@ -39,7 +40,7 @@ def sections(folder: Path, name: str) -> list[Section]:
         block = table("The paper's numbers and ours", columns, rows, ("paper", "ours", "seeds", "seconds"), 60)
         found.append(Section(f"The paper's numbers beside ours{where}", [block], lead))
     if seen:
-        columns = ("item", "claim", "word", "compared", "difference", "seeds", "verdict", "in the paper", "quote")
+        heads = ("item", "claim", "word", "compared", "difference", "seeds", "verdict", "in the paper", "quote")
         rows = [
             [
                 one.item, one.claim, one.word, one.compared, _spread(one.difference, one.error), one.seeds,
@@ -47,7 +48,7 @@ def sections(folder: Path, name: str) -> list[Section]:
             ]
             for one in seen
         ]  # fmt: skip
-        block = table("The paper's claims", columns, rows, ("difference", "seeds"), 60)
+        block = table("The paper's claims", heads, rows, ("difference", "seeds"), 60)
         about = "Each claim is judged by the paired difference over seeds and its 95 % interval."
         found.append(Section(f"The paper's claims, judged{where}", [block], about))
     return found
@@ -63,9 +64,7 @@ def comparisons(folder: Path, name: str) -> list[Comparison]:
     ]
 
 
-def _comparison(
-    item: StreamItem, folder: Path, where: str, quantities: dict[tuple[str, str], Quantity]
-) -> Comparison:
+def _comparison(item: StreamItem, folder: Path, where: str, quantities: dict[tuple[str, str], Quantity]) -> Comparison:
     rows, first = read_csv(folder / item.name / ROWS), item.measures[0]
     unit = "%" if first.scale == 100 else "nats" if first.metric.startswith("log") else ""
     score = Score(first.metric, "average accuracy" if first.metric == "accuracy" else first.metric, first.scale, unit)
@@ -87,7 +86,7 @@ def _comparison(
         )
     return Comparison(
         name=item.name,
-        title=f"{item.name}: {item.about}{where}",
+        title=_title(item, where),
         tasks=tuple(task_names(folder / item.name, rows)),
         score=score.metric,
         score_name=score.name,
@@ -105,5 +104,20 @@ def _number(text: str) -> dict[str, Any]:
         return cell(None, "–")
 
 
-def _spread(mean: str, error: str) -> dict[str, Any]:
-    return {**_number(mean), "text": f"{mean} ± {error}" if error else mean or "–"}
+def _spread(mean: str, error: str, of: tuple[str, str, str] | None = None) -> dict[str, Any]:
+    return cell(_number(mean)["value"], f"{mean} ± {error}" if error else mean or "–", of=of)
+
+
+def _leads(folder: Path, where: str) -> dict[tuple[str, str], tuple[str, str, str]]:
+    """Of each quantity, by item and name: the comparison, the line and the metric that it is computed from."""
+    return {
+        (item.name, label + measured.suffix): (_title(item, where), label, measured.metric)
+        for item in items_in(folder)
+        if isinstance(item, StreamItem)
+        for label in methods(read_csv(folder / item.name / ROWS))
+        for measured in item.measures
+    }
+
+
+def _title(item: StreamItem, where: str) -> str:
+    return f"{item.name}: {item.about}{where}"

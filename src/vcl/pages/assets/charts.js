@@ -74,7 +74,7 @@ function lines({ series, marks = [], xs, label, log, small, digits, alt, unit = 
       } else for (const p of banded) group.append(shape("path", { class: "line", d: `M${f.px(p.x)},${f.py(p.mean - p.error)}V${f.py(p.mean + p.error)}` }));
       group.append(shape("path", { class: "line", d: known.map((p, place) => `${place ? "L" : "M"}${f.px(p.x).toFixed(1)},${f.py(p.mean).toFixed(1)}`).join("") }));
       for (const p of known) {
-        if (points && known.length <= 40) group.append(shape("path", { class: "mark", d: MARKS[(one.place || 0) % 8], transform: `translate(${f.px(p.x).toFixed(1)} ${f.py(p.mean).toFixed(1)})${small ? " scale(.75)" : ""}` }));
+        if ((points || known.length === 1) && known.length <= 40) group.append(shape("path", { class: "mark", d: MARKS[(one.place || 0) % 8], transform: `translate(${f.px(p.x).toFixed(1)} ${f.py(p.mean).toFixed(1)})${small ? " scale(.75)" : ""}` }));
         targets.push({ one, p, x: f.px(p.x), y: f.py(p.mean) });
       }
       f.svg.append(group);
@@ -143,7 +143,7 @@ function heat({ caption, corner, rowNames, columnNames, values, low, high }) {
       shown.style.color = ink;
       return el("td", {}, shown);
     })));
-    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
       el("table", { class: "heat" }, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...body)));
   };
 }

@@ -2,7 +2,7 @@
 const BLOCKS = {
   text: (block) => [el("p", {}, block.text)],
   facts: (block) => [el("dl", { class: "facts" }, ...block.items.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value)))))],
-  table: (block) => table({ caption: block.caption, columns: block.columns, rows: block.rows, most: block.most || 50, name: fileName(block.caption), head: block.head !== false }),
+  table: (block) => table({ caption: block.caption, columns: block.columns, rows: block.rows.map((row) => row.map(linked)), most: block.most || 50, name: fileName(block.caption), head: block.head !== false }),
   heat: (block) => {
     const seen = block.values.flat().filter((value) => value !== null), turn = block.log ? (v) => Math.log1p(Math.max(0, v)) : (v) => v;
     return [lazily(el("div", { class: "plot map" }), heat({ caption: block.caption, corner: block.corner, rowNames: block.rows, columnNames: block.columns, low: turn(Math.min(...seen)), high: turn(Math.max(...seen)),
@@ -14,6 +14,16 @@ const BLOCKS = {
   images: (block) => [el("div", { class: "tiles" }, ...block.items.map((one) => el("figure", {}, el("img", { src: one.source, alt: one.alt, loading: "lazy" }), el("figcaption", {}, one.caption))))],
 };
 
+// A cell that names a comparison and a line of it opens that line's rows after the last task.
+const views = [];
+function linked(cell) {
+  if (cell === null || typeof cell !== "object" || !cell.of) return cell;
+  return { ...cell, rows: () => {
+    const view = views.find((each) => each.group.title === cell.of[0]), line = view && view.group.lines.find((each) => each.label === cell.of[1]);
+    if (line) view.open(line, view.metricOf(cell.of[2]), (after) => after === line.tasks, `${cell.of[2]} after the last task`);
+  } };
+}
+
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent), main = document.querySelector("main");
   const places = [];
@@ -24,7 +34,8 @@ function start() {
   });
   data.groups.forEach((group, place) => {
     places.push([`group-${place}`, group.title]);
-    main.append(new Comparison(group, place).node());
+    views.push(new Comparison(group, place));
+    main.append(views[place].node());
   });
   const index = document.querySelector("nav ul");
   if (places.length > 1) index.append(...places.map(([id, title]) => el("li", {}, el("a", { href: "#" + id }, title))));

@@ -9,7 +9,7 @@ const figure = (title, draw, ...below) => el("figure", {}, el("figcaption", {}, 
 class Comparison {
   constructor(group, number) {
     Object.assign(this, { group, number, words: "", order: null });
-    group.lines.forEach((line, place) => { line.place = place; line.arrays = {}; });
+    group.lines.forEach((line, place) => { line.place = place; line.arrays = new Map(); });
     this.seeds = [...new Set(group.lines.flatMap((line) => line.seeds))].sort((a, b) => a - b);
     this.chosen = new Set(this.seeds);
     this.metric = group.score.metric;
@@ -20,9 +20,10 @@ class Comparison {
   digitsOf(metric) { return metric.scale === 100 ? 1 : 3; }
   // A[seed, after, on], scaled; NaN where there is no row.
   value(line, metric, seed, after, on) {
-    const packed = line.values[metric.name];
+    const packed = Object.hasOwn(line.values, metric.name) ? line.values[metric.name] : null;
     if (!packed || after > line.tasks) return NaN;
-    const array = (line.arrays[metric.name] ||= unpacked(packed));
+    if (!line.arrays.has(metric.name)) line.arrays.set(metric.name, unpacked(packed));
+    const array = line.arrays.get(metric.name);
     return metric.scale * array[line.seeds.indexOf(seed) * ((line.tasks * (line.tasks + 1)) / 2) + (after * (after - 1)) / 2 + on - 1];
   }
   seedsOf(line) { return line.seeds.filter((seed) => this.chosen.has(seed)); }

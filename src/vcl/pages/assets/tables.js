@@ -26,7 +26,7 @@ function table({ caption, columns, rows, order, most, head = true, name, onsort 
   let sorted = order || null, all = false;
   const body = el("tbody"), heads = columns.map((column, place) => {
     const button = el("button", { type: "button", class: "sort", title: column.title, onclick: () => turn(place) }, column.name);
-    return el("th", { scope: "col", class: column.number ? "number" : null }, column.plain ? column.name : button);
+    return el("th", { scope: "col", class: column.number && !(head && place === 0) ? "number" : null }, column.plain ? column.name : button);
   });
   const more = el("button", { type: "button", class: "quiet", onclick: () => { all = true; fillBody(); } });
   function turn(place) {
@@ -59,7 +59,7 @@ function table({ caption, columns, rows, order, most, head = true, name, onsort 
   fillBody();
   const whole = el("table", {}, caption ? el("caption", {}, caption) : null, el("thead", {}, el("tr", {}, ...heads)), body);
   const save = name ? el("button", { type: "button", class: "quiet", onclick: () => download(name, columns.map((c) => c.name), rows.map((row) => row.map((cell) => valueOf(cell)))) }, "Download CSV") : null;
-  return [el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "table" }, whole), el("p", { class: "after" }, more, save)];
+  return [el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption || "table" }, whole), el("p", { class: "after" }, more, save)];
 }
 
 // The one window for rows.
