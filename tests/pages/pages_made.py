@@ -61,7 +61,15 @@ def comparison(labels: tuple[str, ...], seeds: int, tasks: int, fits: bool = Tru
         )  # fmt: skip
     names = tuple(f"task {number}" for number in range(1, tasks + 1))
     return Comparison(
-        "made", "made", names, "accuracy", "average accuracy", METRICS, tuple(made), explained="Mean.", notes=("A note.",)
+        "made",
+        "made",
+        names,
+        "accuracy",
+        "average accuracy",
+        METRICS,
+        tuple(made),
+        explained="Mean.",
+        notes=("A note.",),
     )
 
 

@@ -22,7 +22,8 @@ CHROME = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 AXE = os.environ.get("VCL_AXE", "")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,900",
 )  # fmt: skip
 
@@ -175,7 +176,9 @@ def test_a_hundred_methods_with_ten_seeds_open_in_two_seconds(browser: Any, tmp_
     took = []
     for _ in range(3):  # the machine may be at something else
         browser.refresh()
-        took.append(browser.execute_script("return performance.timing.loadEventEnd - performance.timing.navigationStart"))
+        took.append(
+            browser.execute_script("return performance.timing.loadEventEnd - performance.timing.navigationStart")
+        )
     assert min(took) < 2000
     assert len(texts(browser, METHODS)) == 25  # and a button for the rest
     assert len(set(texts(browser, ".legend li"))) == 8

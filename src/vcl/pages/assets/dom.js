@@ -22,7 +22,7 @@ function text(value, digits) {
   else if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)) out = value.toExponential(2);
   else if (Number.isInteger(value)) out = String(value);
   else out = String(Number(value.toPrecision(4)));
-  return out.replace("-", "−");
+  return (Number(out) === 0 ? out.replace("-", "") : out).replace("-", "−");
 }
 const plusMinus = (s, digits) => (s.n ? text(s.mean, digits) + (s.n > 1 ? " ± " + text(s.error, digits) : "") : "–");
 function duration(seconds) {
