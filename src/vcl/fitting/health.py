@@ -2,6 +2,7 @@
 
     limited   the share of log variances that moved at least 0.9 of what the steps allow: they show the start, not data
     kl        KL(q || q_{t-1}) of each tensor of parameters, in nats
+    sd        the mean posterior standard deviation of each tensor of parameters
     pruned    the share of units of each weight whose every incoming weight has |mu| < sigma: they carry no signal
 
 Adam moves a log variance by at most the sum of its learning rates. A natural-gradient step has a limit only for growth.
@@ -40,13 +41,15 @@ class Health(NamedTuple):
     limited: Tensor
     kl: Mapping[str, Tensor]
     pruned: Mapping[str, Tensor]
+    sd: Mapping[str, Tensor]
     reach: float
     """The farthest that the steps can move a log variance."""
 
     def rows(self) -> dict[str, Tensor]:
         """All of it by name, each [R]."""
         kls = {f"kl {name}": value for name, value in self.kl.items()}
-        return {LIMITED: self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}}
+        sds = {f"sd {name}": value for name, value in self.sd.items()}
+        return {LIMITED: self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}, **sds}
 
     def warning(self) -> str:
         """One sentence if the variances were still moving in some run, else nothing."""
@@ -75,7 +78,7 @@ def health_of(
     layout, runs, held = fit.spread, len(parameters[0]), set(fit.held.names)
     old = (previous.layout.cut(part, layout) for part in (previous.mean, previous.log_var))
     means, logs, p_means, p_logs = (layout.split(part) for part in (*parameters[:2], *old))
-    far, kls, pruned = torch.zeros_like(parameters[0][:, 0]), {}, {}
+    far, kls, pruned, sds = torch.zeros_like(parameters[0][:, 0]), {}, {}, {}
     for name, shape in zip(*layout, strict=True):
         units = shape[0] if len(shape) > 1 else 1
         begun = p_logs[name]
@@ -84,13 +87,16 @@ def health_of(
         each = tuple(
             part.reshape(runs, units, -1) for part in (means[name], logs[name], p_means[name], p_logs[name], begun)
         )
-        kls[name], pruned[name] = far.new_zeros(2, runs)
+        kls[name], pruned[name], sds[name] = far.new_zeros(3, runs)
         some = max(1, min(PIECE, KlTo.PIECE) // max(1, runs * each[0].shape[2]))
         for first in range(0, units, some):  # a few units at a time, to save memory
             mean, log_var, p_mean, p_log_var, before = (part[:, first : first + some] for part in each)
             log_var = fit.log_var(log_var)
             far += (log_var - (log(var) if wide.get(name) == 0 else before)).abs_().ge(NEARLY * reach).sum((1, 2))
-            pruned[name] += (mean.abs() < (0.5 * log_var).exp_()).all(2).sum(1) / units
+            sd = (0.5 * log_var).exp_()
+            pruned[name] += (mean.abs() < sd).all(2).sum(1) / units
+            sds[name] += sd.sum((1, 2)) / each[0][0].numel()
+            del sd  # before the KL takes memory of its own
             p = MeanField(layout, p_mean.flatten(1), p_log_var.flatten(1))
             kls[name] += KlTo(p)(mean.flatten(1), log_var.flatten(1)) if name in held else 0
     weights = {name for name, shape in zip(*layout, strict=True) if len(shape) > 1}
@@ -98,5 +104,6 @@ def health_of(
         far / max(layout.size, 1),
         {name: value for name, value in kls.items() if name in held},
         {name: value for name, value in pruned.items() if name in weights},
+        {name: value for name, value in sds.items() if name in held},
         reach,
     )
