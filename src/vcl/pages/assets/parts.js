@@ -46,10 +46,10 @@ function fits(view, lines_) {
       };
       const cells = names.map((name) => tasks.map((task) => of(name, task)));
       const seen = cells.flat().map((s) => s.mean).filter(Number.isFinite), turn = prefix === "kl " ? (v) => Math.log1p(v) : (v) => v;
-      const show = (value) => (kind === "share" ? text(100 * value, 0) + " %" : text(Number(value.toPrecision(value < 100 ? 2 : 3))));
+      const show = (value) => (kind === "share" ? text(100 * value, 0) + " %" : text(Number(value.toPrecision(value < 100 && prefix !== "sd " ? 2 : 3))));
       const open = (name, task, s) => () => showRows(`${shownName(line.label)}: ${name}, task ${task}`, ["method", "seed", "task", "fit", "measure", "value"],
         view.seedsOf(line).map((seed) => [line.label, seed, task, s.fit.fit, name, s.fit.measures[name][line.seeds.indexOf(seed)]]), fileName(view.group.name, line.label, name));
-      maps.push(el("div", { class: "map" }, lazily(el("div", { class: "plot" }), heat({ caption: shownName(line.label), corner: "task", rowNames: names.map((name) => name.slice(prefix.length) || name), columnNames: tasks.map(String), low: kind === "share" ? 0 : turn(Math.min(...seen)), high: kind === "share" ? 1 : turn(Math.max(...seen)),
+      maps.push(el("div", { class: "map" }, lazily(el("div", { class: "plot" }), heat({ caption: shownName(line.label), corner: "task", rowNames: names.map((name) => name.slice(prefix.length) || name), columnNames: tasks.map(String), low: kind === "share" || prefix === "sd " ? 0 : turn(Math.min(...seen)), high: kind === "share" ? 1 : turn(Math.max(...seen)),
         values: cells.map((row, r) => row.map((s, c) => (s.n ? { value: turn(s.mean), word: show(s.mean), open: open(names[r], tasks[c], s) } : null))) }))));
     }
     if (maps.length) parts.push(el("h4", {}, title), el("p", { class: "note" }, about), el("div", { class: "maps wide" }, ...maps));
