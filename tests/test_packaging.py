@@ -164,6 +164,7 @@ def test_the_wheel_holds_the_package_and_its_types(wheel: Path) -> None:
     source = ROOT / "src"
     assert "vcl/py.typed" in held
     assert "vcl/lab/paper/numbers.toml" in held
+    assert {"vcl/pages/assets/page.css", "vcl/pages/assets/main.js"} <= held
     assert {str(path.relative_to(source)) for path in source.rglob("*.py")} <= held
     assert all(name.startswith("vcl/") for name in held)
 

@@ -319,6 +319,9 @@ class TestHealth:
         assert list(health.kl) == list(prior.layout.names)
         torch.testing.assert_close(torch.stack([*health.kl.values()]).sum(0), kl(q, prior))
         means, deviations = prior.layout.split(q.mean), prior.layout.split((0.5 * q.log_var).exp())
+        assert list(health.sd) == list(prior.layout.names)
+        for name, sd in health.sd.items():
+            torch.testing.assert_close(sd, deviations[name].flatten(1).mean(1))
         weights = [name for name, shape in zip(*prior.layout, strict=True) if len(shape) == 2]
         assert list(health.pruned) == weights
         for name in weights:

@@ -174,7 +174,8 @@ def test_how_far_each_fit_got_is_kept_and_said_once(store: Store) -> None:
     measures = {each.measure for each in found if each.task == 1}
     names = {each.split(" ", 1)[1] for each in measures if each != "limited"}
     weights = {name for name in names if name.endswith("weight")}
-    assert measures == {"limited"} | {f"kl {name}" for name in names} | {f"pruned {name}" for name in weights}
+    each = {f"{kind} {name}" for kind in ("kl", "sd") for name in names}
+    assert measures == {"limited"} | each | {f"pruned {name}" for name in weights}
     assert all(each.value >= 0 for each in found)
     assert all(each.value <= 1 for each in found if not each.measure.startswith("kl "))
     line = record(store)["still_moving"]

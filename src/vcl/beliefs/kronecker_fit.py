@@ -156,6 +156,14 @@ class KroneckerFit:
             found[name] = 0.5 * twice
         return found
 
+    def sd_by_tensor(self, parameters: Parameters) -> dict[str, Tensor]:
+        """The mean over each tensor of theta of sqrt(Var[W]), Var[W] = (Q_G^2) V (Q_A^2)^T entry by entry, each [R]."""
+        params = self.theta.split(self._in_theta(self.log_var(parameters[1]).exp()))
+        for block, f in self.basis.items():
+            V = joined(params, block, 1)
+            put_back(params, block, sandwich(grouped(f.Q_G.square()), V, grouped(f.Q_A.square().mT)))
+        return {name: var.sqrt().flatten(1).mean(1) for name, var in params.items()}
+
     def subtract_kl(
         self, mean: Tensor, log_var: Tensor, g_mean: Tensor, g_log_var: Tensor, var: Tensor | None, runs: slice
     ) -> Tensor:

@@ -3,11 +3,12 @@
     limited   the share of log variances that moved at least 0.9 of what the steps allow: they show the start, not data;
               of natural gradients, those that grew so far
     kl        KL(q || q_{t-1}) of each tensor of parameters, in nats
+    sd        the mean posterior standard deviation of each tensor of parameters
     pruned    the share of units of each weight whose every incoming weight has |mu| < sigma: they carry no signal
 
 Adam moves a log variance by at most the sum of its learning rates. A natural-gradient step has a limit only for growth.
 In the coordinates of a Kronecker-factored Gaussian units have no meaning, so none are pruned there; its KL is that of
-each layer, bias included.
+each layer, bias included. Its standard deviations are those of the weights themselves, not of these coordinates.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Health(NamedTuple):
     limited: Tensor
     kl: Mapping[str, Tensor]
     pruned: Mapping[str, Tensor]
+    sd: Mapping[str, Tensor]
     reach: float
     """The farthest that the steps can move a log variance, or, with ``growth``, make it grow."""
     growth: bool = False
@@ -52,7 +54,8 @@ class Health(NamedTuple):
     def rows(self) -> dict[str, Tensor]:
         """All of it by name, each [R]."""
         kls = {f"kl {name}": value for name, value in self.kl.items()}
-        return {LIMITED: self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}}
+        sds = {f"sd {name}": value for name, value in self.sd.items()}
+        return {LIMITED: self.limited, **kls, **{f"pruned {name}": value for name, value in self.pruned.items()}, **sds}
 
     def warning(self) -> str:
         """One sentence if the variances were still moving in some run, else nothing."""
@@ -89,7 +92,7 @@ def health_of(
     layout, runs, held = fit.spread, len(parameters[0]), set(fit.held.names)
     old = (previous.layout.cut(part, layout) for part in (previous.mean, previous.log_var))
     means, logs, p_means, p_logs = (layout.split(part) for part in (*parameters[:2], *old))
-    far, kls, pruned = torch.zeros_like(parameters[0][:, 0]), {}, {}
+    far, kls, pruned, sds = torch.zeros_like(parameters[0][:, 0]), {}, {}, {}
     for name, shape in zip(*layout, strict=True):
         units = shape[0] if len(shape) > 1 else 1
         begun = p_logs[name]
@@ -98,14 +101,17 @@ def health_of(
         each = tuple(
             part.reshape(runs, units, -1) for part in (means[name], logs[name], p_means[name], p_logs[name], begun)
         )
-        kls[name], pruned[name] = far.new_zeros(2, runs)
+        kls[name], pruned[name], sds[name] = far.new_zeros(3, runs)
         some = max(1, min(PIECE, KlTo.PIECE) // max(1, runs * each[0].shape[2]))
         for first in range(0, units, some):  # a few units at a time, to save memory
             mean, log_var, p_mean, p_log_var, before = (part[:, first : first + some] for part in each)
             log_var = fit.log_var(log_var)
             moved = log_var - (log(var) if wide.get(name) == 0 else before)
             far += _far(moved, reach, growth).sum((1, 2))
-            pruned[name] += (mean.abs() < (0.5 * log_var).exp_()).all(2).sum(1) / units
+            sd = (0.5 * log_var).exp_()
+            pruned[name] += (mean.abs() < sd).all(2).sum(1) / units
+            sds[name] += sd.sum((1, 2)) / each[0][0].numel()
+            del moved, sd  # before the KL takes memory of its own
             p = MeanField(layout, p_mean.flatten(1), p_log_var.flatten(1))
             kls[name] += KlTo(p)(mean.flatten(1), log_var.flatten(1)) if name in held else 0
     weights = {name for name, shape in zip(*layout, strict=True) if len(shape) > 1}
@@ -113,6 +119,7 @@ def health_of(
         far / max(layout.size, 1),
         {name: value for name, value in kls.items() if name in held},
         {name: value for name, value in pruned.items() if name in weights},
+        {name: value for name, value in sds.items() if name in held},
         reach,
         growth,
     )
@@ -125,4 +132,4 @@ def health_in_basis(
     """Of the fit of a Kronecker-factored Gaussian that started at the parameters ``start``."""
     moved = fit.log_var(parameters[1]) - fit.log_var(start[1])
     limited = _far(moved, reach, growth).to(moved.dtype).mean(1)
-    return Health(limited, fit.kl_by_tensor(parameters), {}, reach, growth)
+    return Health(limited, fit.kl_by_tensor(parameters), {}, fit.sd_by_tensor(parameters), reach, growth)

@@ -11,7 +11,7 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import bench, data, list_names, model, paper, predict, run, sample, show, sweep
+from vcl.lab.commands import bench, data, list_names, model, paper, predict, report, run, sample, show, sweep
 from vcl.lab.stopped import INTERRUPTED, STOPPED, TERMINATED, Stopped
 
 HELP = """Variational continual learning: yesterday's posterior is today's prior.
@@ -23,6 +23,7 @@ Examples:
   vcl run permuted-digits --method vcl --settings        every setting and its meaning
   vcl run split --dataset fashion-mnist --method vcl,si  any dataset in any stream
   vcl show runs/mine                                     tables and figures again
+  vcl report runs/mine                                   one page with everything
   vcl model new june --hidden 100,100                    a model of your own tables, which keeps learning
   vcl paper fig2 --preset quick                          the paper's figure, ours beside it
 """
@@ -38,6 +39,7 @@ app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
 app.command("paper")(paper.paper)
 app.command("show")(show.show)
+app.command("report")(report.report)
 app.command("predict")(predict.predict)
 app.command("sample")(sample.sample)
 app.command("bench")(bench.bench)

@@ -36,6 +36,15 @@ OLD = "run.json"
 """What an earlier layout has beside the rows of a run."""
 
 
+class Member(NamedTuple):
+    """A finished stack of a group, and what its runs are called there."""
+
+    stack: Stack
+    part: str
+    names: Mapping[tuple[str, int], str]
+    """The label of a run by its label in the store and its seed."""
+
+
 @dataclass
 class Group:
     """What is compared: parts of one experiment on one stream of tasks."""
@@ -58,6 +67,10 @@ class Group:
     grids: dict[str, set[float]] = field(default_factory=dict)
     """The lambdas of a part that were computed as a grid, by its label; without those that were run alone."""
     validation: bool = False
+    members: list[Member] = field(default_factory=list)
+    """The finished stacks."""
+    old: bool = False
+    """Whether it is of an earlier layout, whose files stand in the folder itself."""
 
 
 class Choice(NamedTuple):
@@ -162,6 +175,7 @@ def _add(group: Group, stack: Stack, shown: str, several: bool) -> None:
         return label(shown, lam) if several and lam is not None else shown
 
     names = {(stored_label(known["method"], run), run.seed): name(run.lam) for run in stack.alive}
+    group.members.append(Member(stack, shown, names))
     there = {row[:2] for row in group.rows}  # a run that two processes have computed is shown once
     rows = [row._replace(method=names[row[:2]]) for row in stack.rows()]
     group.rows += [row for row in rows if row[:2] not in there]
@@ -191,19 +205,25 @@ def show_folder(folder: Path, console: Console) -> None:
     if any(items_in(folder)):
         redraw(folder, console)
         return
-    found = groups(Store(folder, torch.device("cpu"), ""), console)
-    old = not found and (folder / ROWS).is_file()
-    found = [_old(folder)] if old else found
-    if not found and any((folder / PARTS_FOLDER).glob("*")):
-        raise VclError(f"{folder} holds no results of an experiment that is known here; give --plugin.")
-    if not found:
-        raise VclError(f"{folder} holds no results; give a folder that `vcl run`, `vcl sweep` or `vcl paper` made.")
+    found = groups_in(folder, console)
     try:
-        show_groups(found, folder, console, within=not old)
+        show_groups(found, folder, console, within=not any(group.old for group in found))
     except UnwritableError as error:
         fault = str(error).partition(";")[0]
         mend = "copy the folder to where you may write, and show it there"
         raise VclError(f"{fault}; the tables above were not saved: {mend}.") from error
+
+
+def groups_in(folder: Path, console: Console) -> list[Group]:
+    """The groups of a folder of results, of an earlier layout too; VclError if there are none."""
+    found = groups(Store(folder, torch.device("cpu"), ""), console)
+    if not found and (folder / ROWS).is_file():
+        return [_old(folder)]
+    if not found and any((folder / PARTS_FOLDER).glob("*")):
+        raise VclError(f"{folder} holds no results of an experiment that is known here; give --plugin.")
+    if not found:
+        raise VclError(f"{folder} holds no results; give a folder that `vcl run`, `vcl sweep` or `vcl paper` made.")
+    return found
 
 
 def _old(folder: Path) -> Group:
@@ -217,7 +237,7 @@ def _old(folder: Path) -> Group:
         require(isinstance(about["methods"], list), f"methods is {about['methods']!r}")
     rows = read_csv(folder / ROWS)
     grids = {method: set(lams) for method, lams in by_lambda(rows).items() if len(lams) > 1}
-    return Group(chosen.name, chosen, title, rows, paper=chosen.paper, made=[f"- {made}"], grids=grids)
+    return Group(chosen.name, chosen, title, rows, paper=chosen.paper, made=[f"- {made}"], grids=grids, old=True)
 
 
 def show_groups(
@@ -234,7 +254,7 @@ def show_groups(
             say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.unfinished)))
             continue
         tables.show(console, group.title, *_cells(group))
-        for line in (*_explained(group), *set_aside_in(group.notes), *group.unfinished):
+        for line in (*explained(group), *set_aside_in(group.notes), *group.unfinished):
             say_on(console, line)
     for group in found:
         place = make_folder(folder / group.name) if within else folder
@@ -251,7 +271,7 @@ def show_groups(
 def _cells(group: Group) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """Lines and columns of the table, without columns that have no value in any line."""
     table = group.experiment.evaluation.table
-    lines, columns = table.cells(group.rows, _paper(group)), table.columns(group.rows)
+    lines, columns = table.cells(group.rows, paper_numbers(group)), table.columns(group.rows)
     if table.seconds:
         known = [group.seconds.get(split_label(line[0])[0]) for line in lines]
         lines = [(*line, "-" if each is None else f"{each:.0f}") for line, each in zip(lines, known, strict=True)]
@@ -260,7 +280,7 @@ def _cells(group: Group) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     return [tuple(line[place] for place in kept) for line in lines], tuple(columns[place] for place in kept)
 
 
-def _paper(group: Group) -> dict[str, float]:
+def paper_numbers(group: Group) -> dict[str, float]:
     """The paper's numbers by label: a lambda of a grid has one if it is the paper's own choice."""
     numbers = dict(group.paper)
     for name, value in group.paper.items():
@@ -269,10 +289,10 @@ def _paper(group: Group) -> dict[str, float]:
     return numbers
 
 
-def _explained(group: Group) -> list[str]:
+def explained(group: Group) -> list[str]:
     """What the numbers are, and which lambda is best where there are several."""
     evaluation = group.experiment.evaluation
-    return [evaluation.table.explain(group.rows, _paper(group)), *told(group)]
+    return [evaluation.table.explain(group.rows, paper_numbers(group)), *told(group)]
 
 
 def told(group: Group) -> list[str]:
@@ -300,13 +320,13 @@ def _text(group: Group) -> str:
     text = f"# {group.title}\n\n"
     if group.rows:
         lines, columns = _cells(group)
-        text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(_explained(group)) + "\n\n"
+        text += f"{tables.markdown(lines, columns)}\n" + "\n\n".join(explained(group)) + "\n\n"
         text += "Made by:\n\n" + "\n".join(group.made) + "\n"
     return text + "".join(f"\n{note}\n" for note in (*group.moving, *group.notes, *group.unfinished))
 
 
 def _draw(group: Group, folder: Path) -> list[Path]:
-    evaluation, paper = group.experiment.evaluation, _paper(group)
+    evaluation, paper = group.experiment.evaluation, paper_numbers(group)
     figures = evaluation.draw(group.rows, group.title, paper, folder)
     if told(group):
         path = folder / "lambda"

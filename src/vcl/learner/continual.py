@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -43,6 +43,9 @@ from vcl.models.likelihoods import Likelihood
 from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
 from vcl.recursion import Method, State, initial, learn
+
+if TYPE_CHECKING:
+    from vcl.learner.report import Judged
 
 
 class Fitted(NamedTuple):
@@ -99,6 +102,10 @@ class ContinualLearner(ABC):
     @abstractmethod
     def _loaded_outputs(self, given: Any) -> Any:
         """The inverse of :meth:`_stored_outputs`."""
+
+    @abstractmethod
+    def _judged(self, x: Any, y: Any, task: str | None) -> Judged:
+        """Predictions of the examples x, the most uncertain first, for a page; ``y`` may be None."""
 
     # Learning.
 
@@ -239,6 +246,24 @@ class ContinualLearner(ABC):
         kind = f"{self.KIND}, method {self.settings.method}, on {q.mean.device}"
         first = f"{kind}: {q.layout.size:,} parameters with a posterior{f' ({note})' if note else ''}"
         return "\n".join((first, *known.lines()))
+
+    def report(self, path: str | os.PathLike[str], x: Any = None, y: Any = None, task: str | None = None) -> None:
+        """Write one HTML page: tasks, what each update changed, and the posterior of each layer.
+
+        With inputs ``x`` the page shows the most uncertain of them, and with their labels or targets ``y`` how right
+        the predictions are. An older page is replaced.
+        """
+        from vcl.learner import report
+
+        known = self._knows()
+        if x is None and y is not None:
+            raise VclError("y was given without x; give the inputs too.")
+        about = self.summary().splitlines()[0]
+        shown = []
+        if x is not None:
+            shown.append(report.examples(self._judged(x, y, task), report.array_of(x)))
+        title = f"{about[:1].upper()}{about[1:]}."
+        report.write(path, report.page_of(self.KIND, title, known, shown, __version__))
 
     def _knows(self) -> Knowledge:
         if self._known is None:

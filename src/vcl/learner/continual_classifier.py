@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from vcl.ops.rng import Rng
 from vcl.predicting.generative_classifier import score
 from vcl.predicting.uncertainty import decompose
 from vcl.recursion import Method
+
+if TYPE_CHECKING:
+    from vcl.learner.report import Judged
 
 DRAWS = 50
 """Draws of the weights in a prediction."""
@@ -222,6 +225,29 @@ class ContinualClassifier(ContinualLearner):
         known = self._knows()
         units = len(known.outputs[head].labels)
         return known.state, self._model(), rows, head, units, self._rng("predict"), draws
+
+    def _judged(self, x: Any, y: Any, task: str | None) -> Judged:
+        from vcl.learner.report import MOST, Judged
+        from vcl.pages.sections import cell
+
+        p, unsure, classes = self.predict_proba(x, task), self.uncertainty(x, task), self.classes(task)
+        order, guess = np.argsort(-unsure.total, kind="stable"), as_array(classes)[p.argmax(1)]
+        known = None if y is None else labels(y, len(p))
+        columns = ("predicted", *(() if known is None else ("label",)), "confidence", "total", "epistemic")
+        rows = [
+            [
+                str(guess[at]), *(() if known is None else (str(known[at]),)),
+                cell(float(p[at].max()), f"{p[at].max():.3f}"),
+                cell(float(unsure.total[at]), f"{unsure.total[at]:.3f}"),
+                cell(float(unsure.epistemic[at]), f"{unsure.epistemic[at]:.3f}"),
+            ]
+            for at in order[:MOST]
+        ]  # fmt: skip
+        if known is None:
+            return Judged(order, columns, rows, (("examples", len(p)),))
+        right = guess == known
+        told = (("examples", len(p)), ("accuracy", f"{100 * right.mean():.1f} %"))
+        return Judged(order, columns, rows, told, p.max(1), right)
 
     # What it is.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final, get_args
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from vcl.ops.rng import Rng
 from vcl.predicting.prediction import predict_outputs
 from vcl.predicting.uncertainty import intervals, sample_targets, variances
 from vcl.recursion import Method
+
+if TYPE_CHECKING:
+    from vcl.learner.report import Judged
 
 Family = Literal["normal", "poisson"]
 RegressionMethod = Literal["structured", "mean-field", "laplace"]
@@ -247,6 +250,31 @@ class ContinualRegressor(ContinualLearner):
             values = values.squeeze(-1)
         return (values if targets.scaling is None else values * targets.scaling.width.square()).numpy()
 
+    def _judged(self, x: Any, y: Any, task: str | None) -> Judged:
+        from vcl.learner.report import MOST, Judged
+        from vcl.pages.sections import cell
+
+        mean, spread = np.asarray(self.predict(x, task)), self.uncertainty(x, task)
+        known = None if y is None else self._read(y, len(mean))
+        if known is not None and known.shape != mean.shape:
+            raise VclError(f"y has shape {known.shape}, and the predictions {mean.shape}; give one target for each.")
+        total, inner = (np.sqrt(each).reshape(len(mean), -1).max(1) for each in (spread.total, spread.epistemic))
+        order = np.argsort(-total, kind="stable")
+        columns = ("predicted", *(() if known is None else ("target",)), "deviation", "of which epistemic")
+        rows = [
+            [
+                _numbers(mean[at]), *(() if known is None else (_numbers(known[at]),)),
+                cell(float(total[at]), f"{total[at]:.4g}"), cell(float(inner[at]), f"{inner[at]:.4g}"),
+            ]
+            for at in order[:MOST]
+        ]  # fmt: skip
+        told: list[tuple[str, object]] = [("examples", len(mean))]
+        if known is not None:
+            lower, upper = self.intervals(x, 0.9, task)
+            told.append(("root mean squared error", f"{np.sqrt(np.square(known - mean).mean()):.4g}"))
+            told.append(("within the 90 % interval", f"{100 * ((lower <= known) & (known <= upper)).mean():.1f} %"))
+        return Judged(order, columns, rows, tuple(told))
+
     # What it is.
 
     def export(self, task: str | None = None) -> nn.Module:
@@ -266,6 +294,11 @@ class ContinualRegressor(ContinualLearner):
         plain = self.settings.extra["noise"] != "heteroscedastic"
         scaling: Scaling | None = self._knows().outputs[head].scaling
         return scaling if plain else None
+
+
+def _numbers(value: np.ndarray) -> Any:
+    """A number, or several as text."""
+    return float(value) if value.ndim == 0 else ", ".join(f"{each:.4g}" for each in value)
 
 
 def _checked_noise(noise: Noise, likelihood: Family) -> Any:

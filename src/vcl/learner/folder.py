@@ -61,8 +61,8 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
         new = [entry["file"] for entry in files.values() if not (folder / entry["file"]).exists()]
         try:
             for name, entry in files.items():
-                _replace(folder / entry["file"], parts[name])
-            _replace(folder / MANIFEST, manifest)
+                replace_file(folder / entry["file"], parts[name])
+            replace_file(folder / MANIFEST, manifest)
         except BaseException:
             _undo(folder, new, made)
             raise
@@ -73,7 +73,7 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     _tidy(folder, {entry["file"] for entry in files.values()})
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write a file atomically and to the disk."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

@@ -1,0 +1,1 @@
+"""`vcl report`: a page from the rows of folders of results."""

@@ -1,0 +1,48 @@
+// Builds the page from the data beside it.
+const BLOCKS = {
+  text: (block) => [el("p", {}, block.text)],
+  facts: (block) => [el("dl", { class: "facts" }, ...block.items.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value)))))],
+  table: (block) => table({ caption: block.caption, columns: block.columns, rows: block.rows.map((row) => row.map(linked)), most: block.most || 50, name: fileName(block.caption), head: block.head !== false }),
+  heat: (block) => {
+    const seen = block.values.flat().filter((value) => value !== null), turn = block.log ? (v) => Math.log1p(Math.max(0, v)) : (v) => v;
+    return [lazily(el("div", { class: "plot map" }), heat({ caption: block.caption, corner: block.corner, rowNames: block.rows, columnNames: block.columns, low: turn(Math.min(...seen)), high: turn(Math.max(...seen)),
+      values: block.values.map((row, r) => row.map((value, c) => (value === null ? null : { value: turn(value), word: text(Number(value.toPrecision(3))), open: () => showRows(block.caption, [block.corner, "column", "value"], [[block.rows[r], block.columns[c], value]], fileName(block.caption)) }))) }))];
+  },
+  lines: (block) => [block.series.length > 1 ? legend(block.series.map((one, place) => ({ label: one.name, place }))) : null, figure(block.caption, lines({ series: block.series.map((one, place) => ({ name: one.name, place, points: one.points.map(([x, mean, error]) => ({ x, mean: mean ?? NaN, error: error ?? NaN })) })),
+    xs: block.xs, label: block.label, alt: block.alt, range: block.range, open: (one) => showRows(`${block.caption} ${one.name}`, [block.label, "value", "standard error"].slice(0, 2), one.points.map((p) => [p.x, p.mean]), fileName(block.caption)) }))],
+  bars: (block) => [el("p", { class: "note" }, block.caption), bars(block.items.map(([name, value, word]) => ({ name, value, word, place: 0 })), block.caption)],
+  images: (block) => [el("div", { class: "tiles" }, ...block.items.map((one) => el("figure", {}, el("img", { src: one.source, alt: one.alt, loading: "lazy" }), el("figcaption", {}, one.caption))))],
+};
+
+// A cell that names a comparison and a line of it opens that line's rows after the last task.
+const views = [];
+function linked(cell) {
+  if (cell === null || typeof cell !== "object" || !cell.of) return cell;
+  return { ...cell, rows: () => {
+    const view = views.find((each) => each.group.title === cell.of[0]), line = view && view.group.lines.find((each) => each.label === cell.of[1]);
+    if (line) view.open(line, view.metricOf(cell.of[2]), (after) => after === line.tasks, `${cell.of[2]} after the last task`);
+  } };
+}
+
+function start() {
+  const data = JSON.parse(document.getElementById("data").textContent), main = document.querySelector("main");
+  const places = [];
+  data.sections.forEach((section, place) => {
+    const id = `section-${place}`;
+    places.push([id, section.title]);
+    main.append(el("section", { class: "group", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, section.title), section.lead ? el("p", { class: "lead" }, section.lead) : null, ...section.blocks.flatMap((block) => BLOCKS[block.type](block))));
+  });
+  data.groups.forEach((group, place) => {
+    places.push([`group-${place}`, group.title]);
+    views.push(new Comparison(group, place));
+    main.append(views[place].node());
+  });
+  const index = document.querySelector("nav ul");
+  if (places.length > 1) index.append(...places.map(([id, title]) => el("li", {}, el("a", { href: "#" + id }, title))));
+  else index.parentElement.hidden = true;
+  const theme = document.getElementById("theme");
+  theme.addEventListener("click", () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; drawAll(true); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(true));
+  document.documentElement.dataset.ready = "yes";
+}
+start();

@@ -1,0 +1,219 @@
+"""Pages in a real browser: Chromium with its driver, and selenium. Skipped where one of them is missing.
+
+`.ci/run` installs them. With VCL_AXE, the path of axe.min.js, accessibility is checked too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import pytest
+from pages_made import HOSTILE, hostile, large, small
+
+from vcl.pages import Page, html
+
+CHROME = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+AXE = os.environ.get("VCL_AXE", "")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,900",
+)  # fmt: skip
+
+selenium = pytest.importorskip("selenium", reason="NOT RUN: pages were not opened in a browser: selenium is missing")
+pytestmark = pytest.mark.skipif(
+    CHROME is None or DRIVER is None,
+    reason="NOT RUN: pages were not opened in a browser: chromium and chromedriver are missing (apt-get install "
+    "chromium chromium-driver)",
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with catch_warnings():
+        simplefilter("ignore")  # of selenium's own modules
+        from selenium.webdriver import Chrome, ChromeOptions
+        from selenium.webdriver.chrome.service import Service
+    options = ChromeOptions()
+    options.binary_location = str(CHROME)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = Chrome(options=options, service=Service(DRIVER))
+    driver.get("about:blank")
+    driver.get_log("performance")  # of the browser's own first page
+    yield driver
+    driver.quit()
+
+
+def opened(browser: Any, page: Page, folder: Path) -> Path:
+    """Open a page as a file; it must be ready, without an error and without a request for anything but itself."""
+    path = folder / "page.html"
+    path.write_text(html(page), encoding="utf-8")
+    browser.get_log("performance")
+    browser.get(path.as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    quiet(browser, path)
+    return path
+
+
+def quiet(browser: Any, path: Path) -> None:
+    """No error in the console, and no request but that for the page."""
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+    assert [url for url in urls if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
+
+
+def texts(browser: Any, query: str) -> list[str]:
+    """The text of every element that is found."""
+    found: list[str] = browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent.trim())", query
+    )
+    return found
+
+
+def click(browser: Any, query: str, place: int = 0) -> None:
+    browser.execute_script("document.querySelectorAll(arguments[0])[arguments[1]].click()", query, place)
+
+
+HEAD = ".group > div:nth-of-type(2) table"  # the headline table
+METHODS = f"{HEAD} tbody th"
+
+
+def test_the_table_has_the_means_and_errors_of_the_rows(browser: Any, tmp_path: Path) -> None:
+    page = small()
+    opened(browser, page, tmp_path)
+    line = page.groups[0].lines[2]
+    ends = 100 * line.values["accuracy"].astype(float)[:, 3:].mean(1)
+    wanted = f"{ends.mean():.2f} ± {ends.std(ddof=1) / 3**0.5:.2f}"
+    assert texts(browser, METHODS) == ["mle", "ewc", "vcl"]
+    assert texts(browser, f"{HEAD} tbody tr:nth-child(3) td")[0] == wanted
+    assert len(texts(browser, ".chart")) >= 2
+
+
+def test_a_column_sorts_by_a_click_and_by_a_key(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    path = opened(browser, small(), tmp_path)
+    click(browser, f"{HEAD} button.sort", 1)
+    assert texts(browser, METHODS) == ["vcl", "ewc", "mle"]
+    assert browser.execute_script(f"return document.querySelectorAll('{HEAD} [aria-sort]').length") == 1
+    browser.find_elements("css selector", f"{HEAD} button.sort")[1].send_keys(Keys.ENTER)
+    assert texts(browser, METHODS) == ["mle", "ewc", "vcl"]
+    quiet(browser, path)
+
+
+def test_methods_and_seeds_filter_the_table_and_the_charts(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    before = texts(browser, f"{HEAD} tbody tr:nth-child(1) td")[0]
+    browser.find_element("css selector", "input[type=search]").send_keys("e")
+    assert texts(browser, METHODS) == ["mle", "ewc"]
+    assert set(texts(browser, ".legend li")) == {"mle", "ewc"}
+    click(browser, ".seeds input", 0)
+    assert texts(browser, f"{HEAD} tbody tr:nth-child(1) td")[0] != before
+    click(browser, f"{HEAD} tbody input", 0)  # the chart of a method alone
+    assert set(texts(browser, ".legend li")) == {"ewc"}
+    for seed in (1, 2):
+        click(browser, ".seeds input", seed)
+    assert "Nothing is chosen" in browser.find_element("css selector", "main").text
+    quiet(browser, path)
+
+
+def test_every_number_leads_to_its_rows(browser: Any, tmp_path: Path) -> None:
+    page = small()
+    path = opened(browser, page, tmp_path)
+    click(browser, f"{HEAD} tbody button.number", 0)
+    assert texts(browser, "dialog tbody tr:nth-child(1) td")[:5] == ["mle", "0", "3", "1", "accuracy"]
+    assert len(texts(browser, "dialog tbody tr")) == 9  # three seeds, three tasks
+    value = float(texts(browser, "dialog tbody tr:nth-child(1) td")[5])
+    assert value == float(page.groups[0].lines[0].values["accuracy"][0, 3])
+    browser.execute_script(
+        "window.saved = []; const make = URL.createObjectURL; URL.createObjectURL = (blob) => {"
+        "window.saved.push(blob); return make.call(URL, blob); };"
+    )
+    click(browser, "dialog p button", -1 + len(texts(browser, "dialog p button")))
+    text = browser.execute_async_script("window.saved[0].text().then(arguments[0])")
+    assert text.splitlines()[0] == "method,seed,after,on,metric,value"
+    assert text.splitlines()[1] == f"mle,0,3,1,accuracy,{texts(browser, 'dialog tbody tr:nth-child(1) td')[5]}"
+    quiet(browser, path)
+
+
+def test_hostile_names_do_nothing(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, hostile(), tmp_path)
+    assert texts(browser, "h1") == [HOSTILE[0]]
+    for query in ("button.number", "button.sort", "input[type=checkbox]", "summary"):
+        for place in range(min(12, len(texts(browser, query)))):
+            click(browser, query, place)
+            click(browser, query, place)
+    browser.execute_script("drawAll(true)")
+    assert browser.execute_script("return window.hit === undefined && ({}).polluted === undefined")
+    assert browser.execute_script("return document.querySelectorAll('script').length") == 2
+    assert browser.execute_script("return document.querySelectorAll('[onload],[onerror],iframe,object').length") == 0
+    quiet(browser, path)
+
+
+def test_the_policy_stops_code_that_got_in(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    text = html(small()).replace("<main>", "<main><img src='https://127.0.0.1:9/x.png' onerror='window.hit=1'>")
+    path.write_text(text.replace("</main>", "</main><script>window.hit=2</script>"))
+    browser.get(path.as_uri())
+    assert browser.execute_script("return window.hit === undefined")
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    assert any("Content Security Policy" in entry["message"] for entry in browser.get_log("browser"))
+    browser.get_log("performance")
+
+
+def test_a_hundred_methods_with_ten_seeds_open_in_two_seconds(browser: Any, tmp_path: Path) -> None:
+    opened(browser, large(), tmp_path)
+    took = []
+    for _ in range(3):  # the machine may be at something else
+        browser.refresh()
+        took.append(
+            browser.execute_script("return performance.timing.loadEventEnd - performance.timing.navigationStart")
+        )
+    assert min(took) < 2000
+    assert len(texts(browser, METHODS)) == 25  # and a button for the rest
+    assert len(set(texts(browser, ".legend li"))) == 8
+
+
+def test_light_and_dark_and_print(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    back = "return getComputedStyle(document.body).backgroundColor"
+    first = browser.execute_script(back)
+    click(browser, "#theme")
+    assert browser.execute_script(back) != first
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    empty = "return [...document.querySelectorAll('.plot')].filter((node) => !node.childNodes.length).length"
+    assert browser.execute_script(empty) == 0
+    quiet(browser, path)
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser: Any, tmp_path: Path) -> None:
+    opened(browser, small(), tmp_path)
+    narrow = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        browser.refresh()
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide <= 390
+
+
+@pytest.mark.skipif(not AXE, reason="NOT RUN: accessibility was not checked: VCL_AXE does not name axe.min.js")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Any, tmp_path: Path, theme: str) -> None:
+    opened(browser, small(), tmp_path)
+    browser.execute_script("document.documentElement.dataset.theme = arguments[0]; drawAll(true)", theme)
+    click(browser, "summary")
+    browser.execute_script(Path(AXE).read_text(encoding="utf-8"))
+    found = browser.execute_async_script("const done = arguments[0]; axe.run().then((found) => done(found.violations))")
+    assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found] == []
