@@ -12,6 +12,7 @@ import torch
 from own_data import classes_of, classifier, fit, numbers, regressor, small_net, targets_of, whole_net
 from vcl.errors import VclError
 from vcl.learner import ContinualClassifier
+from vcl.learner.continual_classifier import _entropy, _surest
 
 CENTRES = np.array([[3, 0, 0, 0], [-3, 0, 0, 0], [0, 3, 0, 0], [0, -3, 0, 0], [0, 0, 3, 0.0]])
 
@@ -106,6 +107,41 @@ class TestClassesThatComeLater:
             VclError, match=r"the last layer of the network has 2 outputs, and one target of this likelihood need 1"
         ):
             regressor(whole_net(), head="own").update(x, y * 1.0)
+
+
+class TestHeadsOfOneClass:
+    def test_they_are_warned_about_and_do_not_win_the_inference(self) -> None:
+        learner = classifier(**fit("structured", standardize=False)).update(*clouds((0, 1)), task="two")
+        with pytest.warns(UserWarning, match=r"head of 'one' has a single class, 2, .* use heads='shared'") as seen:
+            learner.update(*clouds((2,), seed=1), task="one")
+        assert seen[0].filename == __file__
+        learner.update(*clouds((3, 4), seed=2), task="more")
+        x, y = clouds((0, 1), 40, 7)
+        assert set(learner.infer_task(x)) <= {"two", "more"}
+        assert (learner.predict(x) == y).mean() > 0.8
+        p = learner.predict_proba(x)
+        assert p.shape == (40, 5)
+        assert not p[:, 2].any()
+        assert learner.uncertainty(x).total.min() > 0
+        assert set(learner.predict(x, "one").tolist()) == {2}
+
+    def test_without_another_head_there_is_nothing_to_infer_by(self) -> None:
+        learner = classifier(standardize=False)
+        for place, task in enumerate(("a", "b")):
+            with pytest.warns(UserWarning, match="has a single class"):
+                learner.update(*clouds((place,), seed=place), task=task)
+            assert set(learner.predict(numbers(), task).tolist()) == {place}
+        for ask in (learner.predict, learner.infer_task, learner.uncertainty):
+            with pytest.raises(VclError, match=r"tasks a, b have a single class each, .*; name the task, or begin"):
+                ask(numbers())
+
+    def test_a_head_of_more_classes_is_not_less_sure_by_their_number(self) -> None:
+        """Entropies count as shares of that of as many alike classes: 0.64 of log 8 is surer than 0.72 of log 2."""
+        two, eight = np.array([[0.8, 0.2]]), np.array([[0.65, *[0.05] * 7]])
+        np.testing.assert_allclose([_entropy(two), _entropy(eight)], [[0.7219281], [0.6388808]], rtol=1e-6)
+        alike = [np.full((1, classes), 1 / classes) for classes in (2, 8)]
+        np.testing.assert_allclose([_entropy(p) for p in alike], 1)
+        assert _surest([two, eight]).tolist() == [1]
 
 
 class TestTasks:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,69 @@ def test_old_files_that_cannot_be_removed_are_no_failure(tmp_path: Path, monkeyp
     monkeypatch.setattr(Path, "unlink", Failing(Path.unlink, 1, PermissionError("no")))
     learner.save(tmp_path)
     assert same(tensors(ContinualClassifier.load(tmp_path, small_net(), device="cpu")), tensors(learner))
+
+
+class TestSavesThatMeet:
+    def test_an_interrupt_right_after_the_manifest_leaves_the_new_learner(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        learner = classifier().update(*ARRAYS[0])
+        learner.save(tmp_path)
+        learner.update(*ARRAYS[1])
+        real = os.replace
+
+        def interrupted(old: Any, new: Any) -> None:
+            real(old, new)
+            if Path(new).name == MANIFEST:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(folder.os, "replace", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                learner.save(tmp_path)
+        assert same(tensors(ContinualClassifier.load(tmp_path, small_net(), device="cpu")), tensors(learner))
+
+    def test_a_save_keeps_what_a_later_one_named(self, tmp_path: Path) -> None:
+        """Where a disk has no locks, the tidying of one save may come after the whole of another."""
+        learner = classifier().update(*ARRAYS[0])
+        learner.save(tmp_path)
+        before = contents(tmp_path)
+        (tmp_path / "state-0000.safetensors").write_bytes(b"of an earlier save")
+        folder._tidy(tmp_path)
+        assert contents(tmp_path) == before
+
+    def test_temporary_files_of_others_stay_until_they_are_old(self, tmp_path: Path) -> None:
+        learner = classifier().update(*ARRAYS[0])
+        learner.save(tmp_path)
+        theirs = tmp_path / f".{MANIFEST}.abc.tmp"
+        theirs.write_bytes(b"half")
+        learner.save(tmp_path)
+        assert theirs.exists()
+        os.utime(theirs, (0, 0))
+        learner.save(tmp_path)
+        assert not theirs.exists()
+
+    def test_many_at_once_leave_a_whole_learner(self, tmp_path: Path) -> None:
+        learners = [classifier().update(numbers(30, seed), two(30)) for seed in range(2)]
+        failed: list[BaseException] = []
+
+        def saves(learner: ContinualClassifier) -> None:
+            try:
+                for _ in range(15):
+                    learner.save(tmp_path)
+                    ContinualClassifier.load(tmp_path, small_net(), device="cpu")
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [Thread(target=saves, args=(learner,)) for learner in learners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert len(contents(tmp_path)) == 3
+        found = tensors(ContinualClassifier.load(tmp_path, small_net(), device="cpu"))
+        assert any(same(found, tensors(learner)) for learner in learners)
 
 
 class TestAFolderThatIsNotRight:

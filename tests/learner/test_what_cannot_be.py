@@ -151,6 +151,10 @@ class TestSettingsThatCannotBe:
                 {"forgettable": True},
                 "forgettable=True needs a family whose quotient is known, .*'structured'.* method='mean-field'",
             ),
+            (
+                {"forgettable": True, "method": "mean-field", "memory": 5},
+                "forgettable=True and memory=5 .* never saw the memory; leave out one of them",
+            ),
             ({"forgettable": 1, "method": "mean-field"}, "forgettable is 1; give True or False"),
             ({"seed": "one"}, "seed is 'one'; give a whole number"),
             ({"seed": None}, "seed is None"),

@@ -138,16 +138,14 @@ class TestForgettingATask:
         assert (learner.predict(x) == y).mean() > 0.9
 
     @pytest.mark.filterwarnings("ignore:without '.', .* of .* parameters")
-    def test_its_head_its_memory_and_its_data_go_with_it(self, tmp_path: Path) -> None:
+    def test_its_head_and_its_data_go_with_it(self, tmp_path: Path) -> None:
         x, y = numbers(), classes_of(numbers())
-        learner = classifier(method="mean-field", forgettable=True, memory=5).update(x, y, task="a")
+        learner = classifier(method="mean-field", forgettable=True).update(x, y, task="a")
         learner.update(numbers(seed=1), classes_of(numbers(seed=1), 2), task="b").forget("a")
         known = learner._knows()
         assert learner.classes() == (2, 3)
         assert known.state.heads == {"b": 2}
         assert not any(name.startswith("heads.a") for name in known.state.propagated.layout.names)
-        assert known.state.coreset is not None
-        assert {source.task for source in known.state.coreset.sources} == {"b"}
         with pytest.raises(VclError, match=r"unknown task 'a'; accepted: b"):
             learner.predict(x, "a")
         learner.save(tmp_path)

@@ -152,6 +152,9 @@ class TestLabels:
             (Y, (0, 1)),
             (Y.astype(np.uint8), (0, 1)),
             (Y - 7, (-7, -6)),
+            (np.where(Y, 2**63 - 1, -(2**63)), (-(2**63), 2**63 - 1)),
+            (np.where(Y, 2**63 - 1, 0).astype(np.uint64), (0, 2**63 - 1)),
+            (np.where(Y, 2.0**53 - 1, 0), (0, 2**53 - 1)),
             (Y.astype(float), (0, 1)),
             (Y == 1, (False, True)),
             (np.array(["no", "yes"])[Y], ("no", "yes")),
@@ -196,6 +199,13 @@ class TestLabels:
             (np.array(["2020-01-01"] * 40, dtype="datetime64[D]"), "the labels have dtype datetime64"),
             (Y + 1j, "the labels have dtype complex128; give strings, whole numbers or bools"),
             (3, r"y has shape \(\) for 40 examples"),
+            (np.where(Y, 1e20, 3e20), r"y is [13]e\+20 at row .*dtype float64 no longer.*; give such labels as strings"),
+            (np.where(Y, 2.0**53, 0), r"y is 9007199254740992.0 at row \d+, where whole numbers of dtype float64"),
+            (np.where(Y, 2**24, 0).astype(np.float32), r"y is 16777216.0 at row \d+, .* dtype float32"),
+            ([2**63 + 1, 5] * 20, r"y is 9\.22.*e\+18 at row 0"),
+            ([2**70, 5] * 20, r"y is 1180591620717411303424 at row 0, .* dtype object"),
+            (np.array([5, 2**63 + 1] * 20, dtype=np.uint64), r"y is 9223372036854775809 at row 1, .* dtype uint64"),
+            (np.array([5, -(2**63) - 1] * 20, dtype=object), r"y is -9223372036854775809 at row 1"),
         ],
     )
     def test_what_names_no_classes_is_refused(self, y: Any, words: str) -> None:

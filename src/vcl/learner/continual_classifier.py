@@ -20,6 +20,7 @@ from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Standardize
 from vcl.learner.settings import Heads, Settings
+from vcl.learner.warned import warn_user
 from vcl.learner.way import Part, Step
 from vcl.learner.ways import MethodName, way_of
 from vcl.models.likelihoods import Categorical
@@ -136,6 +137,12 @@ class ContinualClassifier(ContinualLearner):
         return Categorical()
 
     def _fit(self, prepared: Prepared, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
+        if step.head != HEAD and len(step.outputs.labels) == 1:
+            warn_user(
+                f"the head of {step.head!r} has a single class, {step.outputs.labels[0]!r}, of which it is always "
+                "certain, so it is left out where the task is inferred; to tell tasks of one class apart use "
+                "heads='shared'"
+            )
         return Fitted(self._step(prepared, self._likelihood(), step, method, rng, watch), None)
 
     def _stored_outputs(self, outputs: Classes) -> list[Label]:
@@ -209,9 +216,20 @@ class ContinualClassifier(ContinualLearner):
         return score(way.log_evidence(known.state, self._model(), rows, self._rng("predict"))).cpu().numpy()
 
     def _heads(self, task: str | None) -> tuple[str, ...]:
-        """The heads that a prediction chooses from."""
-        heads = self._knows().heads
-        return heads if task is None and heads else (self._head_of(task),)
+        """The heads that a prediction chooses from: of several, those of at least two classes.
+
+        A head of one class is certain of any input, so its entropy says nothing of the task.
+        """
+        known = self._knows()
+        if task is not None or len(known.heads) < 2:
+            return (self._head_of(task),)
+        telling = tuple(head for head in known.heads if len(known.outputs[head].labels) > 1)
+        if not telling:
+            raise VclError(
+                f"the heads of the tasks {', '.join(known.heads)} have a single class each, of which they are always "
+                "certain, so no task can be inferred; name the task, or begin with heads='shared'."
+            )
+        return telling
 
     def _proba(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
         found = way_of(self.settings.method).mean(*self._asked(rows, head, draws))

@@ -24,6 +24,7 @@ from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Scaling, Standardize, of_targets
 from vcl.learner.settings import Heads, Settings
+from vcl.learner.warned import warn_user
 from vcl.learner.way import Part, Step
 from vcl.learner.ways import way_of
 from vcl.models.likelihoods import HeteroscedasticNormal, Likelihood, Normal, Poisson
@@ -130,7 +131,7 @@ class ContinualRegressor(ContinualLearner):
 
     def _outputs(self, y: np.ndarray, known: Targets | None, part: Part) -> tuple[Targets, Tensor, int]:
         columns = None if y.ndim == 1 else y.shape[1]
-        targets = torch.from_numpy(y)
+        targets, first = torch.from_numpy(y), known is None
         if known is None:
             known = Targets(None if self.settings.extra["likelihood"] == "poisson" else of_targets(targets), columns)
         if columns != known.columns:
@@ -144,6 +145,8 @@ class ContinualRegressor(ContinualLearner):
                 f"the last layer of the network has {len(own[1])} outputs, and {known} of this likelihood need {units}"
                 "; change the layer, or leave out head='own'."
             )
+        if known.scaling is not None and not first:
+            _warn_outside(known.scaling, scaled)
         return known, scaled.float(), units
 
     def _family(self, targets: Targets, noise: NoiseBelief | None = None) -> Normal | HeteroscedasticNormal | Poisson:
@@ -299,6 +302,15 @@ class ContinualRegressor(ContinualLearner):
 def _numbers(value: np.ndarray) -> Any:
     """A number, or several as text."""
     return float(value) if value.ndim == 0 else ", ".join(f"{each:.4g}" for each in value)
+
+
+def _warn_outside(scaling: Scaling, scaled: Tensor) -> None:
+    """Warn of scaled targets [N] or [N, C] far outside of the head's first ones: a fit hardly gets there."""
+    columns = Scaling(scaling.centre.reshape(-1), scaling.width.reshape(-1))
+    names = ("the targets",) if scaled.dim() == 1 else tuple(f"target {place}" for place in range(scaled.shape[1]))
+    outside = columns.outside(scaled.reshape(len(scaled), -1), names)
+    if outside:
+        warn_user(f"{outside}; targets are scaled as then, so learn these as a task or with a learner of their own")
 
 
 def _checked_noise(noise: Noise, likelihood: Family) -> Any:

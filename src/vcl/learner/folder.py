@@ -5,18 +5,22 @@
     arrays-<checksum>.safetensors   scaling, the network's start, what tasks contributed
 
 A save writes new files beside the old ones, replaces the manifest in one step, and then removes the files that it no
-longer names. A crash at any instant leaves the old learner or the new one. No pickle is ever read.
+longer names. A crash at any instant leaves the old learner or the new one. Nothing removes a file that the manifest of
+that instant names. Saves to one folder wait for each other. No pickle is ever read.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from time import time
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
@@ -25,10 +29,16 @@ from torch import Tensor
 
 from vcl.errors import VclError
 
+if sys.platform != "win32":
+    import fcntl
+
 MANIFEST = "learner.json"
 FORMAT = 1
 MOST_JSON = 2**26
 """The most bytes of a manifest that are read."""
+
+ABANDONED = 3600.0
+"""Seconds after which a temporary file belongs to no save that still runs."""
 
 
 class Content(NamedTuple):
@@ -44,8 +54,6 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise VclError(f"{folder} is a file; give a folder to save the learner to.")
-    if folder.is_dir() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
-        raise VclError(f"{folder} holds other files and no learner; give a folder that is new, empty or a learner's.")
     # safetensors writes the entries of its metadata in any order, so names come from the tensors alone.
     parts = {"state": content.state, "arrays": save(dict(content.arrays)) if content.arrays else b""}
     files = {
@@ -58,19 +66,69 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
     manifest = json.dumps(about, indent=1, ensure_ascii=False).encode()
     try:
         made = _new_folders(folder)
-        new = [entry["file"] for entry in files.values() if not (folder / entry["file"]).exists()]
-        try:
-            for name, entry in files.items():
-                replace_file(folder / entry["file"], parts[name])
-            replace_file(folder / MANIFEST, manifest)
-        except BaseException:
-            _undo(folder, new, made)
-            raise
+        with _locked(folder) as lock:
+            if not (folder / MANIFEST).exists() and any(folder.iterdir()):
+                raise VclError(
+                    f"{folder} holds other files and no learner; give a folder that is new, empty or a learner's."
+                )
+            new = [entry["file"] for entry in files.values() if not (folder / entry["file"]).exists()]
+            try:
+                for name, entry in files.items():
+                    replace_file(folder / entry["file"], parts[name])
+                _sync(lock)  # the names of the files are on the disk before the manifest that names them
+                replace_file(folder / MANIFEST, manifest)
+            except BaseException:
+                _undo(folder, new, made)
+                raise
+            with suppress(OSError):  # the new learner is there already, so that nothing here may fail
+                _sync(lock)
+                _tidy(folder)
     except OSError as error:
         raise VclError(
             f"cannot write to {folder} ({error.strerror or error}); free space or give another folder."
         ) from error
-    _tidy(folder, {entry["file"] for entry in files.values()})
+
+
+@contextmanager
+def _locked(folder: Path, shared: bool = False) -> Iterator[int | None]:
+    """Hold the folder against other saves (``shared``: against saves, not against loads); gives its descriptor.
+
+    It is the folder itself that is locked, so that no lock file is left behind. Where a system or a disk has no such
+    locks, the rule of the module alone protects: a file that the manifest names is never removed.
+    """
+    if sys.platform == "win32":
+        yield None
+        return
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _sync(folder: int | None) -> None:
+    """Write the names in a folder to the disk, where its file system can."""
+    if folder is None:
+        return
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def _named(folder: Path) -> set[str]:
+    """The files that the folder's manifest names at this instant; OSError or ValueError if it cannot be read."""
+    try:
+        about = json.loads((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        return set()
+    try:
+        return {entry["file"] for entry in about["files"].values()}
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{MANIFEST} names no files") from error
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -96,20 +154,29 @@ def _new_folders(folder: Path) -> list[Path]:
 
 
 def _undo(folder: Path, files: list[str], made: list[Path]) -> None:
-    """Remove what a save that failed has written, as far as the system lets us."""
-    with suppress(OSError):
+    """Remove what a save that failed has written, as far as the system lets us.
+
+    An interrupt may come when the manifest is in its place already: what it names stays.
+    """
+    with suppress(OSError, ValueError):
+        kept = _named(folder)
         for name in files:
-            (folder / name).unlink(missing_ok=True)
+            if name not in kept:
+                (folder / name).unlink(missing_ok=True)
         for each in made:
             each.rmdir()
 
 
-def _tidy(folder: Path, kept: set[str]) -> None:
-    """Remove files of earlier saves: the new learner is there already, so that nothing here may fail."""
-    with suppress(OSError):
-        for old in (*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors"), *folder.glob(".*.tmp")):
+def _tidy(folder: Path) -> None:
+    """Remove files of earlier saves, and temporary files that were left behind."""
+    with suppress(OSError, ValueError):
+        kept = _named(folder)
+        for old in (*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors")):
             if old.name not in kept:
                 old.unlink(missing_ok=True)
+        for left in folder.glob(".*.tmp"):
+            if time() - left.stat().st_mtime > ABANDONED:
+                left.unlink(missing_ok=True)
 
 
 def _check(about: Mapping[str, Any]) -> str:
@@ -121,32 +188,38 @@ def _check(about: Mapping[str, Any]) -> str:
 def read(path: str | os.PathLike[str], kind: str) -> Content:
     """The learner of a folder, with every file checked; VclError if it is none, or damaged, or of another kind."""
     folder = Path(path)
-    manifest = folder / MANIFEST
-    if not manifest.is_file():
+    if not (folder / MANIFEST).is_file():
         raise VclError(f"{folder} is no learner: it has no {MANIFEST}; give the folder that a learner was saved to.")
     try:
-        if manifest.stat().st_size > MOST_JSON:
-            raise ValueError(f"{MANIFEST} is larger than {MOST_JSON} bytes")
-        about = json.loads(manifest.read_bytes())
-        if not isinstance(about, dict) or not isinstance(about.get("format"), int):
-            raise ValueError("it has no format")
-        if about["format"] > FORMAT:
-            raise VclError(
-                f"{folder} has format {about['format']}, and this version of vcl reads up to {FORMAT}; install a newer "
-                "version of vcl."
-            )
-        if about.get("check") != _check(about):
-            raise ValueError(f"{MANIFEST} is not what was saved")
-        if about.get("kind") != kind:
-            raise VclError(f"{folder} holds a {about.get('kind')!r}, not a {kind!r}; load it with that class.")
-        found = {name: _checked(folder, entry) for name, entry in about["files"].items()}
-        arrays = load(found["arrays"]) if "arrays" in found else {}
-        return Content(about, found["state"], arrays)
+        with _locked(folder, shared=True):
+            return _read(folder, kind)
     except OSError as error:
         raise VclError(f"{folder} cannot be read ({error.strerror or error}).") from error
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         said = str(error).partition("\n")[0]
         raise VclError(f"the learner in {folder} is damaged ({said}); restore it from a copy.") from error
+
+
+def _read(folder: Path, kind: str) -> Content:
+    """The learner of a folder that no save changes meanwhile; errors of many kinds if it is damaged."""
+    manifest = folder / MANIFEST
+    if manifest.stat().st_size > MOST_JSON:
+        raise ValueError(f"{MANIFEST} is larger than {MOST_JSON} bytes")
+    about = json.loads(manifest.read_bytes())
+    if not isinstance(about, dict) or not isinstance(about.get("format"), int):
+        raise ValueError("it has no format")
+    if about["format"] > FORMAT:
+        raise VclError(
+            f"{folder} has format {about['format']}, and this version of vcl reads up to {FORMAT}; install a newer "
+            "version of vcl."
+        )
+    if about.get("check") != _check(about):
+        raise ValueError(f"{MANIFEST} is not what was saved")
+    if about.get("kind") != kind:
+        raise VclError(f"{folder} holds a {about.get('kind')!r}, not a {kind!r}; load it with that class.")
+    found = {name: _checked(folder, entry) for name, entry in about["files"].items()}
+    arrays = load(found["arrays"]) if "arrays" in found else {}
+    return Content(about, found["state"], arrays)
 
 
 def _checked(folder: Path, entry: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,8 @@
-"""Forgetting a task: its site is divided out of the belief, and its examples, name and head go.
+"""Forgetting a task: its site is divided out of the belief, and its name and head go.
 
-q / site_t = prior prod_{s != t} site_s
+    q / site_t = prior prod_{s != t} site_s
+
+A learner that forgets keeps no examples, so that the belief is also what predicts.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from vcl.learner.warned import warn_user
 
 
 def without(known: Knowledge, task: str, prior: MeanField) -> Knowledge:
-    """The knowledge without a task's site, examples, name and, if no other task uses it, head.
+    """The knowledge without a task's site, name and, if no other task uses it, head.
 
     ``prior`` is the model's for all heads so far. Without any task the shared parameters are at it, to the bit, so that
     a fit starts as the first one did.
@@ -26,12 +28,9 @@ def without(known: Knowledge, task: str, prior: MeanField) -> Knowledge:
         q = q.restrict(q.layout.where(lambda name: head_of(name) is None or head_of(name) in heads))
     else:
         q = prior.restrict(prior.layout.touched(())).to(q.mean.device).to(q.mean.dtype)
-    coreset = known.state.coreset
-    if coreset is not None:
-        coreset = coreset.where([source for source in coreset.sources if source.task != task])
     state = known.state._replace(
         heads={head: units for head, units in known.state.heads.items() if head in heads},
-        propagated=q, predictive=dict.fromkeys((h for h in known.state.predictive if h in heads), q), coreset=coreset,
+        propagated=q, predictive=dict.fromkeys((h for h in known.state.predictive if h in heads), q),
     )  # fmt: skip
     return known._replace(
         state=state, tasks=tasks, outputs={head: each for head, each in known.outputs.items() if head in heads},

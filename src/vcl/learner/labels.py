@@ -82,9 +82,22 @@ def labels(y: object, count: int) -> np.ndarray:
     if found.dtype.kind == "f":
         _whole(found)
         found = found.astype(np.int64)
+    if found.dtype.kind == "u" and len(found) and int(found.max()) > MOST:
+        raise _too_large(found, np.flatnonzero(found > np.uint64(MOST)))
     if found.dtype.kind not in "iubUS":
         raise VclError(f"the labels have dtype {found.dtype}; give strings, whole numbers or bools.")
     return found.astype(str) if found.dtype.kind == "S" else found
+
+
+MOST = 2**63 - 1
+"""The largest whole number that is a label: all labels of a head fit into one array of int64."""
+
+
+def _too_large(found: np.ndarray, rows: np.ndarray) -> VclError:
+    return VclError(
+        f"y is {found[rows[0]]} at row {rows[0]}, where whole numbers of dtype {found.dtype} no longer have labels of "
+        "their own; give such labels as strings."
+    )
 
 
 def _array(y: object) -> np.ndarray:
@@ -131,6 +144,10 @@ def _of_objects(found: np.ndarray) -> np.ndarray:
         )
     if kinds - {"bools", "whole numbers", "strings"} - {"float"}:
         raise VclError(f"the labels are of the kind {', '.join(sorted(kinds))}; give strings, whole numbers or bools.")
+    if kinds == {"whole numbers"}:
+        large = np.flatnonzero([not -MOST - 1 <= int(each) <= MOST for each in found])
+        if len(large):
+            raise _too_large(found, large)
     return np.array(found.tolist())
 
 
@@ -146,6 +163,10 @@ def _whole(found: np.ndarray) -> None:
             f"y is {found[bad[0]]} at row {bad[0]}, which names no class; give strings, whole numbers or bools (for "
             "targets that are numbers, use ContinualRegressor)."
         )
+    # From here on neighbouring whole numbers are one float.
+    large = np.flatnonzero(np.abs(found) >= 2.0 ** (np.finfo(found.dtype).nmant + 1))
+    if len(large):
+        raise _too_large(found, large)
 
 
 def fixed_classes(given: Any) -> list[Label] | None:

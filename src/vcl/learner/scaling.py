@@ -15,6 +15,9 @@ FAR = 6.0
 MANY = 0.01
 """The share of outliers from which on an update is warned about."""
 
+ROUNDING = 1e-12
+"""The share of its largest value below which the width of a column is rounding."""
+
 Standardize = Literal["auto"] | bool
 
 
@@ -66,15 +69,18 @@ def learned(x: Tensor, standardize: Standardize) -> Scaling | None:
     over = (0,) if x.dim() == 2 else tuple(range(x.dim()))
     centre, width = values.mean(over), values.std(over, correction=0)
     reach = values.amax(over) - values.amin(over)
-    width = torch.maximum(width, reach / 30)
-    return Scaling(centre, torch.where(width > 1e-12 * centre.abs().clamp(min=1), width, 1.0))
+    return Scaling(centre, _width(torch.maximum(width, reach / 30), values.abs().amax(over)))
 
 
 def of_targets(y: Tensor) -> Scaling:
     """The scaling of targets [N] or [N, C]."""
     values = y.double()
-    width = values.std(0, correction=0)
-    return Scaling(values.mean(0), torch.where(width > 0, width, 1.0))
+    return Scaling(values.mean(0), _width(values.std(0, correction=0), values.abs().amax(0)))
+
+
+def _width(width: Tensor, largest: Tensor) -> Tensor:
+    """The width, or 1 where it is only the rounding of a constant whose size is ``largest``."""
+    return torch.where(width > ROUNDING * largest, width, 1.0)
 
 
 def _needs(x: Tensor) -> bool:

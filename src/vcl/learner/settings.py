@@ -56,6 +56,11 @@ class Settings:
                 f"forgettable=True needs a family whose quotient is known, and method {self.method!r} has none; give "
                 "method='mean-field'."
             )
+        if self.forgettable and self.memory:
+            raise VclError(
+                f"forgettable=True and memory={self.memory} were given, and a task is divided out of a belief that "
+                "never saw the memory; leave out one of them."
+            )
         way.check(self.shape, self.effort, self.memory)
         if way.shares and self.heads == "per-task":
             raise VclError(f"method {self.method!r} tells all classes apart by itself; leave out heads.")
