@@ -231,6 +231,17 @@ def test_the_exported_module_is_the_mean_of_the_belief_and_has_no_pickle(here: P
     assert "give a name that ends in .pt2 or .safetensors" in fault("model export diabetes m.pkl")
 
 
+def test_an_exported_program_takes_large_numbers_that_are_close_together(here: Path) -> None:
+    write("t.csv", ["t", "y"], [[1.7e9 + row / 2, row] for row in range(20)])
+    done(NEW.format("times") + " --kind regressor")
+    done("model update times t.csv --target y")
+    done("model export times t.pt2")
+    module = torch.export.load("t.pt2").module()
+    x = 1.7e9 + torch.arange(20, dtype=torch.float64)[:, None] / 2
+    assert len(module(x).unique()) > 15
+    assert torch.equal(module(x), vcl.ContinualRegressor.load("times", vcl.mlp(1, (16,))).export()(x))
+
+
 # Tables that change.
 
 

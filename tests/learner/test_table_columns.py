@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from own_data import classifier, same, small_net, tensors
 from vcl.errors import VclError
 from vcl.learner.tables import Table
 
@@ -22,3 +23,14 @@ def test_underscores_are_no_part_of_a_number() -> None:
     numbers = Table.of({"size": np.array([1.0, 2.0])})
     with pytest.raises(VclError, match="column 'size' is '1_0' in row 1"):
         numbers.numbers({"size": np.array(["10", "1_0"], dtype=object)})
+
+
+def test_large_numbers_that_are_close_together_stay_apart() -> None:
+    """Seconds since 1970 differ by 128 in float32; scaling comes first, in float64."""
+    seconds = 1.7e9 + np.arange(40) * 0.5
+    assert Table.of({"t": seconds}).numbers({"t": seconds})[:, 0].tolist() == seconds.tolist()
+    y = np.arange(40) % 2
+    table = classifier(small_net(width=1)).update({"t": seconds}, y)
+    array = classifier(small_net(width=1)).update(seconds[:, None], y)
+    assert same({**tensors(table), "table": ""}, {**tensors(array), "table": ""})
+    assert len(np.unique(table.predict_proba({"t": seconds})[:, 0])) == 40

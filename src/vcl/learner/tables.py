@@ -106,7 +106,10 @@ class Table:
         return cls(tuple(_column(name, values) for name, values in _columns(frame).items()))
 
     def numbers(self, frame: Any, warn: Warn | None = None) -> Tensor:
-        """The frame as numbers [N, outputs], float32; VclError if its columns are others."""
+        """The frame as numbers [N, outputs], float64; VclError if its columns are others.
+
+        Scaling comes before float32, which would merge values such as the seconds of a day in 2024.
+        """
         given = _columns(frame)
         gone = [name for name in self.names if name not in given]
         new = [name for name in given if name not in self.names]
@@ -119,7 +122,7 @@ class Table:
                 f"the table comes {' and '.join(parts)}; give the columns of the first update: {', '.join(self.names)}."
             )
         found = [column.numbers(given[column.name], warn) for column in self.columns]
-        return torch.from_numpy(np.concatenate(found, axis=1)).float()
+        return torch.from_numpy(np.concatenate(found, axis=1))
 
     def described(self) -> list[dict[str, Any]]:
         """As JSON takes it."""
