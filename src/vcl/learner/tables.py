@@ -197,7 +197,7 @@ def _column(name: str, values: np.ndarray) -> Column:
         return _numeric(name, found, missing)
     texts, missing = _as_texts(values)
     try:
-        found = np.array([np.nan if gone else _number(text) for text, gone in zip(texts, missing, strict=True)])
+        found = np.array([np.nan if gone else number(text) for text, gone in zip(texts, missing, strict=True)])
     except ValueError:
         kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
         if len(kinds) > MOST:
@@ -226,7 +226,7 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         for row, (text, gone) in enumerate(zip(texts, missing, strict=True)):
             if not gone:
                 try:
-                    found[row] = _number(text)
+                    found[row] = number(text)
                 except ValueError:
                     raise VclError(
                         f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update "
@@ -241,7 +241,7 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     return found, missing
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     """A number as people write it; ValueError for anything else, and for Python's own 1_000."""
     if "_" in text:
         raise ValueError(text)
