@@ -1,5 +1,8 @@
 """Columns that look like numbers and are none."""
 
+import datetime
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,6 +17,20 @@ from vcl.learner.tables import Table
 def test_dates_are_refused(values: np.ndarray) -> None:
     with pytest.raises(VclError, match=r"column 'when' has dtype .*; give numbers or texts"):
         Table.of({"when": values})
+
+
+@pytest.mark.parametrize(
+    "days", [["2024-01-05", "2024-12-31"], ["5.1.2024", "", "31.12.2024"], ["1/31/2024 9:30", "12/1/2024 10:00:05"],
+             ["2024-01-05T00:00:00+00:00"], [datetime.date(2024, 1, 5), None]],
+)  # fmt: skip
+def test_dates_as_texts_are_refused(days: list[Any]) -> None:
+    with pytest.raises(VclError, match=r"column 'when' has dates, such as .*; give numbers, such as days since a start"):
+        Table.of({"when": np.array(days, dtype=object)})
+
+
+@pytest.mark.parametrize("codes", [["2024-01-05", "late"], ["2024-13-05"], ["12-34-56"], ["1-2/2024"]])
+def test_texts_that_are_no_dates_are_categories(codes: list[str]) -> None:
+    assert Table.of({"code": codes}).outputs == tuple(f"code={each}" for each in sorted(codes))
 
 
 def test_underscores_are_no_part_of_a_number() -> None:

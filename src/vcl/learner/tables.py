@@ -14,6 +14,7 @@ texts "", na, nan, none, null and ?, in any case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
@@ -31,6 +32,13 @@ MISSING = ("", "na", "nan", "none", "null", "?")
 
 MOST = 1000
 """The most categories of a column; a column with more is an identifier or free text."""
+
+DATE = re.compile(
+    r"(\d{4}(?P<a>[-/.])(0?[1-9]|1[0-2])(?P=a)(0?[1-9]|[12]\d|3[01])"  # 2024-01-31
+    r"|(0?[1-9]|[12]\d|3[01])(?P<b>[-/.])(0?[1-9]|[12]\d|3[01])(?P=b)\d{4})"  # 31.1.2024 and 1/31/2024
+    r"([T ]\d{1,2}:\d\d.*)?"
+)
+"""Days, with or without a time."""
 
 
 @final
@@ -199,6 +207,7 @@ def _column(name: str, values: np.ndarray) -> Column:
     try:
         found = np.array([np.nan if gone else number(text) for text, gone in zip(texts, missing, strict=True)])
     except ValueError:
+        _refuse_dates(name, [text for text, gone in zip(texts, missing, strict=True) if not gone])
         kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
         if len(kinds) > MOST:
             raise VclError(
@@ -207,6 +216,15 @@ def _column(name: str, values: np.ndarray) -> Column:
             ) from None
         return Column(name, tuple(kinds), missing=bool(missing.any()))
     return _numeric(name, found, missing)
+
+
+def _refuse_dates(name: str, texts: list[str]) -> None:
+    """Later dates would be no category of the first ones."""
+    if all(DATE.fullmatch(text) for text in texts):
+        raise VclError(
+            f"column {name!r} has dates, such as {texts[0]}; give numbers, such as days since a start, or drop that "
+            "column."
+        )
 
 
 def _numeric(name: str, found: np.ndarray, missing: np.ndarray) -> Column:
