@@ -24,7 +24,9 @@ def test_dates_are_refused(values: np.ndarray) -> None:
              ["2024-01-05T00:00:00+00:00"], [datetime.date(2024, 1, 5), None]],
 )  # fmt: skip
 def test_dates_as_texts_are_refused(days: list[Any]) -> None:
-    with pytest.raises(VclError, match=r"column 'when' has dates, such as .*; give numbers, such as days since a start"):
+    with pytest.raises(
+        VclError, match=r"column 'when' has dates, such as .*; give numbers, such as days since a start"
+    ):
         Table.of({"when": np.array(days, dtype=object)})
 
 

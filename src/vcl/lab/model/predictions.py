@@ -111,7 +111,8 @@ def scored(
 
 def _classes_score(found: Columns, y: np.ndarray, classes: Sequence[str | int]) -> str:
     """A label is the class of the same value, as 1.0 and True are 1, or else of the same text."""
-    places = {**{str(label): place for place, label in enumerate(classes)}, **{c: at for at, c in enumerate(classes)}}
+    places: dict[object, int] = {str(label): place for place, label in enumerate(classes)}
+    places |= {label: place for place, label in enumerate(classes)}
     true = np.array([places.get(each, places.get(str(each), -1)) for each in y.tolist()])
     p = np.stack([found[f"p_{label}"] for label in classes], axis=1)
     of_true = np.where(true < 0, 0.0, p[np.arange(len(y)), true])

@@ -103,8 +103,8 @@ def _labels(given: np.ndarray, strings: bool | None) -> Target:
     if given.dtype.kind == "f":
         missing = np.isnan(given)
         filled = np.where(missing, 0, given)
-        whole = bool(((filled == np.round(filled)) & (np.abs(filled) < EXACT)).all())
-        return Target(filled.astype(np.int64) if whole and not strings else filled, missing)
+        exact = bool(((filled == np.round(filled)) & (np.abs(filled) < EXACT)).all())
+        return Target(filled.astype(np.int64) if exact and not strings else filled, missing)
     values = [None if _nothing(each) else each for each in given.tolist()]
     if not all(value is None or isinstance(value, str) for value in values):
         missing = np.array([value is None for value in values])
