@@ -185,6 +185,56 @@ def test_what_is_wrong_is_said(iris: tuple[np.ndarray, np.ndarray]) -> None:
         failing.predict(iris[0])
 
 
+def test_a_fit_that_fails_leaves_nothing_behind(iris: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = iris
+    for failing in (VCLClassifier(lr=-1.0), VCLRegressor(lr=-1.0)):
+        targets = y if isinstance(failing, VCLClassifier) else x[:, 0]
+        for call in (failing.fit, failing.partial_fit):
+            before = dict(vars(failing))
+            with pytest.raises(VclError, match="lr is"):
+                call(x, targets)
+            assert vars(failing) == before
+    learner = VCLClassifier(**QUICK).fit(x, y)
+    before = dict(vars(learner))
+    with pytest.raises(ValueError, match="one class"):
+        learner.fit(x[:, :2], np.zeros(150))
+    assert vars(learner) == before
+    assert learner.predict(x).shape == (150,)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        (np.array([0, 1]), np.array(["a", "b"]), "the labels are strings, such as 'a', and the classes are numbers"),
+        (np.array(["0", "1"]), np.array([0, 1]), "the labels are numbers, .* and the classes are strings"),
+        (np.array(["0", "1"], dtype=object), np.array([0, 1]), "the labels are numbers"),
+        (np.array([False, True]), np.array([1, 2]), "the labels are numbers, .* and the classes are bools"),
+    ],
+)
+def test_labels_of_another_kind_are_refused(first: np.ndarray, later: np.ndarray, said: str) -> None:
+    x = np.array([[0.0], [1.0]])
+    quick = {"hidden": (3,), "epochs": 1}
+    learner = VCLClassifier(**quick).partial_fit(x, first)
+    with pytest.raises(VclError, match="give at least two"):
+        VCLClassifier(**quick).partial_fit(x, first, classes=[])
+    with pytest.raises(ValueError, match=said):
+        learner.partial_fit(x, later)
+    assert learner.classes_.tolist() == first.tolist()
+    with pytest.raises(ValueError, match=said):
+        learner.partial_fit(x, first, classes=later)
+    with pytest.raises(ValueError, match="give labels of one kind"):
+        VCLClassifier(**quick).partial_fit(x, first, classes=later)
+
+
+def test_wrong_widths_and_texts_as_targets_are_said() -> None:
+    x = np.array([[0.0], [1.0]])
+    with pytest.raises(VclError, match=r"hidden is 32; give a list of widths, such as \(32,\)"):
+        VCLClassifier(hidden=32).fit(x, [0, 1])  # type: ignore[arg-type]
+    for y in (["low", "high"], np.array(["low", "high"], dtype=object)):
+        with pytest.raises(ValueError, match="y has the text 'low', and VCLRegressor learns numbers; give numbers"):
+            VCLRegressor().fit(x, y)
+
+
 def test_the_learner_of_an_estimator_is_saved_without_pickle(
     iris: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ estimator is; vcl itself reads no pickle. To keep a model, ``estimator.learner_.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, Self, final
 
@@ -97,7 +98,17 @@ class _Estimator(BaseEstimator, ABC):  # type: ignore[misc]
             return deepcopy(self.net)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return mlp(inputs, tuple(self.hidden or ())) if self.net is None else self.net(inputs)
+            return mlp(inputs, () if self.hidden is None else self.hidden) if self.net is None else self.net(inputs)
+
+    @contextmanager
+    def _unchanged_by_failure(self) -> Iterator[None]:
+        """Everything that was fitted as it was, where a fit fails."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     def _read(self, x: Any) -> np.ndarray:
         """Inputs [N, F] to predict for, checked against those of the fit."""
@@ -119,28 +130,34 @@ class VCLClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the labels y [N] of X [N, F], and nothing else."""
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        check_classification_targets(y)
-        labels = np.unique(y)
-        if len(labels) < 2:
-            raise ValueError(f"VCLClassifier needs samples of at least 2 classes, and y has one class, {labels[0]!r}.")
-        return self._update(self._new(), np.empty(0, dtype=y.dtype), X, y, labels, 0.0)
+        with self._unchanged_by_failure():
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+            check_classification_targets(y)
+            labels = np.unique(y)
+            if len(labels) < 2:
+                raise ValueError(
+                    f"VCLClassifier needs samples of at least 2 classes, and y has one class, {labels[0]!r}."
+                )
+            return self._update(self._new(), np.empty(0, dtype=y.dtype), X, y, labels, 0.0)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn y [N] of X [N, F] on top of what is known.
 
         ``classes`` in the first call fixes the classes, some of which may come later; without it new ones are added.
         """
-        first = not hasattr(self, "learner_")
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=first)
-        check_classification_targets(y)
-        if not first:
-            more = np.unique(y) if classes is None else np.union1d(np.unique(y), np.asarray(classes))
-            return self._update(self.learner_, self._labels, X, y, more, self.forget)
-        if classes is None:
-            return self._update(self._new(), np.empty(0, dtype=y.dtype), X, y, np.unique(y), 0.0)
-        fixed = np.unique(np.asarray(classes))
-        return self._update(self._new(classes=list(range(len(fixed)))), fixed, X, y, np.unique(y), 0.0)
+        with self._unchanged_by_failure():
+            first = not hasattr(self, "learner_")
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=first)
+            check_classification_targets(y)
+            given = y if classes is None else np.asarray(classes)
+            _refuse_other_kinds(given if first else self._labels, y, given)
+            if not first:
+                more = np.union1d(np.unique(y), given)
+                return self._update(self.learner_, self._labels, X, y, more, self.forget)
+            if classes is None:
+                return self._update(self._new(), np.empty(0, dtype=y.dtype), X, y, np.unique(y), 0.0)
+            fixed = np.unique(given)
+            return self._update(self._new(classes=list(range(len(fixed)))), fixed, X, y, np.unique(y), 0.0)
 
     def _update(
         self,
@@ -227,17 +244,19 @@ class VCLRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn the targets y [N] or [N, C] of X [N, F], and nothing else."""
-        X, y = self._pairs(X, y, True)
-        self.learner_ = self._new().update(X, y)
+        with self._unchanged_by_failure():
+            X, y = self._pairs(X, y, True)
+            self.learner_ = self._new().update(X, y)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Learn y [N] or [N, C] of X [N, F] on top of what is known."""
         first = not hasattr(self, "learner_")
-        X, y = self._pairs(X, y, first)
-        learner = self._new() if first else self.learner_
-        # Data may come twice: that is scikit-learn's contract.
-        self.learner_ = learner.update(X, y, forget=0.0 if first else self.forget, revisit=True)
+        with self._unchanged_by_failure():
+            X, y = self._pairs(X, y, first)
+            learner = self._new() if first else self.learner_
+            # Data may come twice: that is scikit-learn's contract.
+            self.learner_ = learner.update(X, y, forget=0.0 if first else self.forget, revisit=True)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -258,6 +277,7 @@ class VCLRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         return found
 
     def _pairs(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        _refuse_texts(y)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=reset, multi_output=True, y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
@@ -268,3 +288,34 @@ class VCLRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _refuse_other_kinds(known: np.ndarray, *given: np.ndarray) -> None:
+    """numpy would turn 0 beside "a" into "0", and True beside 2 into 1."""
+    for labels in given:
+        kinds = [_kind(known), _kind(labels)]
+        if len(known) and len(labels) and kinds[0] != kinds[1]:
+            new, old = labels[:1].tolist()[0], known[:1].tolist()[0]
+            raise ValueError(
+                f"the labels are {kinds[1]}, such as {new!r}, and the classes are {kinds[0]}, such as {old!r}; "
+                "give labels of one kind."
+            )
+
+
+def _kind(labels: np.ndarray) -> str:
+    """What labels are; an array of objects by its first, as scikit-learn takes only one kind in it."""
+    kind = np.asarray(labels[:1].tolist()).dtype.kind if labels.dtype == object else labels.dtype.kind
+    return {"U": "strings", "S": "bytes", "b": "bools"}.get(kind, "numbers")
+
+
+def _refuse_texts(y: Any) -> None:
+    """Raise ValueError if a target is a text that is no number."""
+    values = np.asarray(y)
+    for each in values.ravel().tolist() if values.dtype.kind in "UO" else []:
+        if isinstance(each, str):
+            try:
+                float(each)
+            except ValueError:
+                raise ValueError(
+                    f"y has the text {each!r}, and VCLRegressor learns numbers; give numbers, or use VCLClassifier."
+                ) from None

@@ -231,6 +231,38 @@ def test_the_exported_module_is_the_mean_of_the_belief_and_has_no_pickle(here: P
     assert "give a name that ends in .pt2 or .safetensors" in fault("model export diabetes m.pkl")
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.int64, np.bool_])
+def test_labels_are_scored_by_what_they_are_and_not_by_how_they_are_written(here: Path, kind: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    y = x[:, 0] > 0
+    np.savez("first.npz", x=x, y=y.astype(kind))
+    done(NEW.format("marks"))
+    done("model update marks first.npz")
+    said = set()
+    for at, form in enumerate((y.astype(float), y.astype(int), y, y[:, None].astype(kind))):
+        np.savez("later.npz", x=x, y=form)
+        said.add(done(f"model predict marks later.npz --out {at}.npz").splitlines()[-1])
+    assert len(said) == 1
+    assert float(re.findall(r"accuracy ([\d.]+)%", said.pop())[0]) > 80
+
+
+def test_a_target_with_underscores_is_no_number(here: Path) -> None:
+    write("t.csv", ["a", "y"], [[1, "1_000"], [2, "5"]])
+    done(NEW.format("sums") + " --kind regressor")
+    assert "is '1_000' in row 0" in fault("model update sums t.csv --target y")
+
+
+def test_an_exported_program_takes_large_numbers_that_are_close_together(here: Path) -> None:
+    write("t.csv", ["t", "y"], [[1.7e9 + row / 2, row] for row in range(20)])
+    done(NEW.format("times") + " --kind regressor")
+    done("model update times t.csv --target y")
+    done("model export times t.pt2")
+    module = torch.export.load("t.pt2").module()
+    x = 1.7e9 + torch.arange(20, dtype=torch.float64)[:, None] / 2
+    assert len(module(x).unique()) > 15
+    assert torch.equal(module(x), vcl.ContinualRegressor.load("times", vcl.mlp(1, (16,))).export()(x))
+
+
 # Tables that change.
 
 

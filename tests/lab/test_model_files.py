@@ -66,13 +66,23 @@ def test_several_delimiters_in_the_header_are_asked_about(tmp_path: Path) -> Non
         (",a\n0,1\n", "column 1 of"),
         ("a,b,a\n1,2,3\n", "has the column 'a' twice"),
         ("5.1,3.5,1.4\n4.9,3.0,1.4\n", "has only numbers"),
-        ("a;b\n1,5;2\n", "decimal commas (1,5)"),
+        ("a;b\n1,5;2\n", "decimal commas or separated thousands (1,5)"),
+        ("a;b\n1;2\n1,5;2\nNA;2\nmany;2\n", "separated thousands (1,5)"),
+        ('a,b\n1,"1,234"\n1,999\n', "column 'b' of"),
+        ('a,b\n1,"-1.234,5"\n', "separated thousands (-1.234,5)"),
+        ("a,b\n1,1 234 567.5\n", "separated thousands (1 234 567.5)"),
+        ("a,b\n1,1'234\n", "separated thousands (1'234)"),
         (b"\xff\xfea\x00", "is not UTF-8"),
         ("a,b\n1," + "x" * 200_000 + "\n", "field larger than field limit"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
     assert said in refused(tmp_path, text)
+
+
+def test_texts_with_commas_are_texts(tmp_path: Path) -> None:
+    held = ["Rome, 1,5", "a", "b", ",", "1,5"]
+    assert table(tmp_path, "a;b\n" + "".join(f"{each};1\n" for each in held))["a"] == held
 
 
 def test_column_names_may_be_whole_numbers_from_0(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """Columns that look like numbers and are none."""
 
+import datetime
+from typing import Any
+
 import numpy as np
 import pytest
 
+from own_data import classifier, same, small_net, tensors
 from vcl.errors import VclError
 from vcl.learner.tables import Table
 
@@ -15,6 +19,22 @@ def test_dates_are_refused(values: np.ndarray) -> None:
         Table.of({"when": values})
 
 
+@pytest.mark.parametrize(
+    "days", [["2024-01-05", "2024-12-31"], ["5.1.2024", "", "31.12.2024"], ["1/31/2024 9:30", "12/1/2024 10:00:05"],
+             ["2024-01-05T00:00:00+00:00"], [datetime.date(2024, 1, 5), None]],
+)  # fmt: skip
+def test_dates_as_texts_are_refused(days: list[Any]) -> None:
+    with pytest.raises(
+        VclError, match=r"column 'when' has dates, such as .*; give numbers, such as days since a start"
+    ):
+        Table.of({"when": np.array(days, dtype=object)})
+
+
+@pytest.mark.parametrize("codes", [["2024-01-05", "late"], ["2024-13-05"], ["12-34-56"], ["1-2/2024"]])
+def test_texts_that_are_no_dates_are_categories(codes: list[str]) -> None:
+    assert Table.of({"code": codes}).outputs == tuple(f"code={each}" for each in sorted(codes))
+
+
 def test_underscores_are_no_part_of_a_number() -> None:
     """Python reads 12_34 as 1234; people who write it mean a code."""
     table = Table.of({"code": np.array(["12_34", "12_35"], dtype=object)})
@@ -22,3 +42,14 @@ def test_underscores_are_no_part_of_a_number() -> None:
     numbers = Table.of({"size": np.array([1.0, 2.0])})
     with pytest.raises(VclError, match="column 'size' is '1_0' in row 1"):
         numbers.numbers({"size": np.array(["10", "1_0"], dtype=object)})
+
+
+def test_large_numbers_that_are_close_together_stay_apart() -> None:
+    """Seconds since 1970 differ by 128 in float32; scaling comes first, in float64."""
+    seconds = 1.7e9 + np.arange(40) * 0.5
+    assert Table.of({"t": seconds}).numbers({"t": seconds})[:, 0].tolist() == seconds.tolist()
+    y = np.arange(40) % 2
+    table = classifier(small_net(width=1)).update({"t": seconds}, y)
+    array = classifier(small_net(width=1)).update(seconds[:, None], y)
+    assert same({**tensors(table), "table": ""}, {**tensors(array), "table": ""})
+    assert len(np.unique(table.predict_proba({"t": seconds})[:, 0])) == 40

@@ -108,7 +108,7 @@ class TestWhatIsMissing:
         assert found.outputs[:2] == ("age", "age missing")
         numbers = found.numbers(held(age=ages))
         assert numbers[:5, 1].tolist() == [1, 1, 1, 1, 0]
-        assert torch.allclose(numbers[:4, 0], torch.tensor(float(np.mean(ages[4:]))))
+        assert torch.allclose(numbers[:4, 0], torch.tensor(np.mean(ages[4:]), dtype=torch.float64))
 
     def test_numbers_missing_later_become_the_first_mean_with_a_warning(self) -> None:
         one = learner().update(held(), Y)

@@ -14,6 +14,7 @@ texts "", na, nan, none, null and ?, in any case.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
@@ -31,6 +32,13 @@ MISSING = ("", "na", "nan", "none", "null", "?")
 
 MOST = 1000
 """The most categories of a column; a column with more is an identifier or free text."""
+
+DATE = re.compile(
+    r"(\d{4}(?P<a>[-/.])(0?[1-9]|1[0-2])(?P=a)(0?[1-9]|[12]\d|3[01])"  # 2024-01-31
+    r"|(0?[1-9]|[12]\d|3[01])(?P<b>[-/.])(0?[1-9]|[12]\d|3[01])(?P=b)\d{4})"  # 31.1.2024 and 1/31/2024
+    r"([T ]\d{1,2}:\d\d.*)?"
+)
+"""Days, with or without a time."""
 
 
 @final
@@ -106,7 +114,10 @@ class Table:
         return cls(tuple(_column(name, values) for name, values in _columns(frame).items()))
 
     def numbers(self, frame: Any, warn: Warn | None = None) -> Tensor:
-        """The frame as numbers [N, outputs], float32; VclError if its columns are others."""
+        """The frame as numbers [N, outputs], float64; VclError if its columns are others.
+
+        Scaling comes before float32, which would merge values such as the seconds of a day in 2024.
+        """
         given = _columns(frame)
         gone = [name for name in self.names if name not in given]
         new = [name for name in given if name not in self.names]
@@ -119,7 +130,7 @@ class Table:
                 f"the table comes {' and '.join(parts)}; give the columns of the first update: {', '.join(self.names)}."
             )
         found = [column.numbers(given[column.name], warn) for column in self.columns]
-        return torch.from_numpy(np.concatenate(found, axis=1)).float()
+        return torch.from_numpy(np.concatenate(found, axis=1))
 
     def described(self) -> list[dict[str, Any]]:
         """As JSON takes it."""
@@ -194,8 +205,9 @@ def _column(name: str, values: np.ndarray) -> Column:
         return _numeric(name, found, missing)
     texts, missing = _as_texts(values)
     try:
-        found = np.array([np.nan if gone else _number(text) for text, gone in zip(texts, missing, strict=True)])
+        found = np.array([np.nan if gone else number(text) for text, gone in zip(texts, missing, strict=True)])
     except ValueError:
+        _refuse_dates(name, [text for text, gone in zip(texts, missing, strict=True) if not gone])
         kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
         if len(kinds) > MOST:
             raise VclError(
@@ -204,6 +216,15 @@ def _column(name: str, values: np.ndarray) -> Column:
             ) from None
         return Column(name, tuple(kinds), missing=bool(missing.any()))
     return _numeric(name, found, missing)
+
+
+def _refuse_dates(name: str, texts: list[str]) -> None:
+    """Later dates would be no category of the first ones."""
+    if all(DATE.fullmatch(text) for text in texts):
+        raise VclError(
+            f"column {name!r} has dates, such as {texts[0]}; give numbers, such as days since a start, or drop that "
+            "column."
+        )
 
 
 def _numeric(name: str, found: np.ndarray, missing: np.ndarray) -> Column:
@@ -223,7 +244,7 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         for row, (text, gone) in enumerate(zip(texts, missing, strict=True)):
             if not gone:
                 try:
-                    found[row] = _number(text)
+                    found[row] = number(text)
                 except ValueError:
                     raise VclError(
                         f"column {name!r} is {text!r} in row {row}, and its values were numbers in the first update "
@@ -238,7 +259,7 @@ def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     return found, missing
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     """A number as people write it; ValueError for anything else, and for Python's own 1_000."""
     if "_" in text:
         raise ValueError(text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
+from numbers import Integral
 from types import MappingProxyType
 from typing import final
 
@@ -237,11 +238,24 @@ class Network:
 
 def mlp(inputs: int, hidden: Sequence[int]) -> nn.Module:
     """The paper's trunk: fully connected layers with ReLU, over flattened inputs."""
+    given: object = hidden
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise VclError(f"hidden is {hidden!r}; give a list of widths, such as ({hidden if _width(hidden) else 100},).")
     sizes = [inputs, *hidden]
+    if not all(map(_width, sizes)):
+        raise VclError(
+            f"mlp is given {inputs!r} inputs and the widths {tuple(sizes[1:])!r}; give whole numbers from 1, as in "
+            "vcl.mlp(784, (100, 100))."
+        )
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers)
+
+
+def _width(value: object) -> bool:
+    """Whether this is a number of inputs or units."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) > 0
 
 
 def _trunk(params: Params) -> dict[str, Tensor]:

@@ -185,7 +185,7 @@ def predict(
         found = predictions.predicted(learner, x, asked)
         write_new(out, predictions.as_bytes(found, out.suffix.lower()))
     typer.echo(f"{len(next(iter(found.values()))):,} predictions in {out}.")
-    told = predictions.scored(learner, found, contents, described, str(file))
+    told = predictions.scored(learner, found, contents, described, str(file), task)
     if told:
         typer.echo(told)
 

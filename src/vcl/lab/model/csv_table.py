@@ -4,6 +4,7 @@ encoding     UTF-8, with or without a byte order mark
 header       required: one name for each column, no name empty or twice
 delimiter    the only one of , ; tab and | that the header has (tab in a .tsv); with several, --delimiter says which
 quotes       "a, b" is one field, "" in it is a quote; spaces before a field are dropped
+numbers      as 1234.5: decimal commas and separated thousands are refused
 rows         as many fields as the header; empty lines are skipped
 size         at most 256 MiB, because every field is kept in memory until the table is numbers
 """
@@ -20,6 +21,7 @@ import numpy as np
 
 from vcl.errors import VclError
 from vcl.lab.model.columns import Columns
+from vcl.learner.tables import MISSING
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -29,7 +31,17 @@ MOST_BYTES = 2**28
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+OTHER_NUMBER = re.compile(
+    r"""[+-]?(
+        (?=.*\d)[\d.,]*,[\d.,]*           # 1,5 and 1,234 and 1.234,56
+        | \d{1,3}([ '’\u00a0\u202f]\d{3})+([.,]\d*)?  # 1 234 and 1'234.5
+    )(e[+-]?\d+)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Numbers as people write them, and as no number is read."""
+
+LONG = 64
+"""Texts of so many characters are no numbers."""
 
 
 def read(path: Path, delimiter: str | None) -> Columns:
@@ -43,12 +55,12 @@ def read(path: Path, delimiter: str | None) -> Columns:
         with path.open(encoding="utf-8-sig", newline="") as file:
             used = _delimiter(path, file, delimiter)
             rows = csv.reader(file, delimiter=used, strict=True, skipinitialspace=True)
-            return _columns(path, rows, used)
+            return _columns(path, rows)
     except UnicodeDecodeError as error:
         raise VclError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8.") from error
 
 
-def _columns(path: Path, rows: Reader, delimiter: str) -> Columns:
+def _columns(path: Path, rows: Reader) -> Columns:
     names: list[str] | None = None
     found: list[list[str]] = []
     known: dict[str, str] = {}
@@ -71,8 +83,7 @@ def _columns(path: Path, rows: Reader, delimiter: str) -> Columns:
     if not found[0]:
         raise VclError(f"{path} has a header and no rows; give at least one row.")
     columns = {name: np.array(column, dtype=object) for name, column in zip(names, found, strict=True)}
-    if delimiter != ",":
-        _refuse_decimal_commas(path, columns)
+    _refuse_other_numbers(path, columns)
     return columns
 
 
@@ -123,12 +134,16 @@ def _delimiter(path: Path, file: TextIO, given: str | None) -> str:
     return there[0] if there else ","
 
 
-def _refuse_decimal_commas(path: Path, columns: Columns) -> None:
-    """Numbers such as 1,5 would become categories."""
+def _refuse_other_numbers(path: Path, columns: Columns) -> None:
+    """Numbers such as 1,5 and 1,234 would become categories. Columns are numbers if half of their values are."""
     for name, values in columns.items():
-        first = next((text for text in values if text.strip()), "")
-        if DECIMAL_COMMA.fullmatch(first.strip()):
-            raise VclError(f"column {name!r} of {path} has decimal commas ({first}); write numbers as 1.5.")
+        there = dict.fromkeys(text.strip() for text in values if text.strip().lower() not in MISSING)
+        other = [text for text in there if len(text) < LONG and OTHER_NUMBER.fullmatch(text)]
+        if other and 2 * (len(other) + sum(map(_is_number, there))) >= len(there):
+            raise VclError(
+                f"column {name!r} of {path} has decimal commas or separated thousands ({other[0]}); write numbers as "
+                "1234.5 (and codes with a letter, such as c1,5)."
+            )
 
 
 def _is_number(text: str) -> bool:

@@ -1,5 +1,7 @@
 """A learned network for other programs: at the posterior's mean, from numbers to logits or means.
 
+A program takes uint8 where inputs are pixels, float64 where it scales them, and else float32.
+
     .pt2            a program of ``torch.export`` for any number of rows; ``torch.export.load`` reads it
     .safetensors    the weights by name
 
@@ -22,6 +24,7 @@ from torch import nn
 from vcl.errors import VclError
 from vcl.lab.model.described import described
 from vcl.lab.model.recipe import Learner, Recipe
+from vcl.learner.export import Standardized
 
 ABOUT = "vcl.json"
 """The name of the description in a .pt2 file."""
@@ -45,14 +48,20 @@ def exported(folder: Path, recipe: Recipe, learner: Learner, task: str | None, e
 
 
 def _program(module: nn.Module, about: dict[str, Any]) -> bytes:
-    dtype = torch.uint8 if about["inputs"]["kind"] == "pixels" else torch.float32
     # Two rows: torch.export takes a size of 1 for a constant.
-    example = torch.zeros(2, *about["inputs"]["shape"], dtype=dtype)
+    example = torch.zeros(2, *about["inputs"]["shape"], dtype=_dtype(module, about))
     program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     program.example_inputs = None  # They would be the only pickle in the file.
     memory = io.BytesIO()
     torch.export.save(program, memory, extra_files={ABOUT: json.dumps(about, ensure_ascii=False)})
     return memory.getvalue()
+
+
+def _dtype(module: nn.Module, about: dict[str, Any]) -> torch.dtype:
+    """Of the program's inputs. Float32 would merge large numbers that are close together before they are scaled."""
+    if about["inputs"]["kind"] == "pixels":
+        return torch.uint8
+    return torch.float64 if any(isinstance(step, Standardized) for step in module.children()) else torch.float32
 
 
 def _weights(module: nn.Module, about: dict[str, Any]) -> bytes:

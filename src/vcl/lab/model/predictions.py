@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,7 +88,9 @@ def _regressed(learner: ContinualRegressor, x: Any, asked: Asked) -> Columns:
     return {f"{name}_{place}": values[:, place] for name, values in named.items() for place in range(mean.shape[1])}
 
 
-def scored(learner: Learner, found: Columns, contents: Contents, recipe: Recipe, where: str) -> str:
+def scored(
+    learner: Learner, found: Columns, contents: Contents, recipe: Recipe, where: str, task: str | None = None
+) -> str:
     """How good predictions are for the rows that have a target, as a line; empty if there are none."""
     there = contents.y is not None if isinstance(contents, Arrays) else recipe.target in contents
     if not there:
@@ -96,16 +99,25 @@ def scored(learner: Learner, found: Columns, contents: Contents, recipe: Recipe,
     rows = np.flatnonzero(~given.missing)
     if not len(rows):
         return ""
-    chosen = {name: values[rows] for name, values in found.items()}
-    good = _classes_score if isinstance(learner, ContinualClassifier) else _numbers_score
-    return f"{len(rows):,} rows with a target: {good(chosen, given.y[rows])}"
+    chosen, y = {name: values[rows] for name, values in found.items()}, given.y[rows]
+    if not isinstance(learner, ContinualClassifier):
+        good = _numbers_score(chosen, y)
+    elif y.ndim == 1:
+        good = _classes_score(chosen, y, learner.classes(task))
+    else:
+        raise VclError(f"y of {where} has shape {y.shape}; give one label for each row.")
+    return f"{len(rows):,} rows with a target: {good}"
 
 
-def _classes_score(found: Columns, y: np.ndarray) -> str:
-    right = found["label"].astype(str) == y.astype(str)
-    zero = np.zeros(len(y))
-    p = np.array([found.get(f"p_{label}", zero)[row] for row, label in enumerate(y.tolist())])
-    return f"accuracy {right.mean():.1%}, log-loss {-np.log(np.clip(p, 1e-12, None)).mean():.3f}"
+def _classes_score(found: Columns, y: np.ndarray, classes: Sequence[str | int]) -> str:
+    """A label is the class of the same value, as 1.0 and True are 1, or else of the same text."""
+    places: dict[object, int] = {str(label): place for place, label in enumerate(classes)}
+    places |= {label: place for place, label in enumerate(classes)}
+    true = np.array([places.get(each, places.get(str(each), -1)) for each in y.tolist()])
+    p = np.stack([found[f"p_{label}"] for label in classes], axis=1)
+    of_true = np.where(true < 0, 0.0, p[np.arange(len(y)), true])
+    right = (p.argmax(axis=1) == true).mean()
+    return f"accuracy {right:.1%}, log-loss {-np.log(np.clip(of_true, 1e-12, None)).mean():.3f}"
 
 
 def _numbers_score(found: Columns, y: np.ndarray) -> str:

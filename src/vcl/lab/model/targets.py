@@ -17,13 +17,16 @@ from vcl.errors import VclError
 from vcl.lab.model.columns import Arrays, Columns, Contents
 from vcl.lab.model.recipe import Learner, Recipe
 from vcl.learner import ContinualClassifier
-from vcl.learner.tables import MISSING
+from vcl.learner.tables import MISSING, number
 
 NO_LABEL = ("", "nan", "na", "null")
 """Texts that are no label, in any case."""
 
 WHOLE = re.compile(r"[+-]?(0|[1-9]\d*)")
 FLOAT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+
+EXACT = 2**53
+"""Below it, every whole number is a float."""
 
 
 class Target(NamedTuple):
@@ -92,12 +95,16 @@ def has_strings(learner: Learner) -> bool | None:
 
 
 def _labels(given: np.ndarray, strings: bool | None) -> Target:
-    """Labels, and which are missing."""
+    """Labels, and which are missing. Numbers such as 2.0 are the whole numbers that they name."""
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
     if given.dtype.kind in "iub":
         return Target(given, np.zeros(len(given), dtype=bool))
     if given.dtype.kind == "f":
         missing = np.isnan(given)
-        return Target(np.where(missing, 0, given), missing)
+        filled = np.where(missing, 0, given)
+        exact = bool(((filled == np.round(filled)) & (np.abs(filled) < EXACT)).all())
+        return Target(filled.astype(np.int64) if exact and not strings else filled, missing)
     values = [None if _nothing(each) else each for each in given.tolist()]
     if not all(value is None or isinstance(value, str) for value in values):
         missing = np.array([value is None for value in values])
@@ -130,7 +137,7 @@ def _numbers(given: np.ndarray, name: str | None, where: str) -> Target:
         if text.lower() in MISSING:
             continue
         try:
-            found[row] = float(text)
+            found[row] = number(text)
         except ValueError:
             raise VclError(
                 f"the target {name!r} of {where} is {text!r} in row {row} (rows count from 0); a regressor needs "
