@@ -63,7 +63,7 @@ class TestTargetsFarFromTheFirst:
         both = np.stack([x[:, 0], x[:, 1]], 1)
         learner = regressor().update(x, both)
         with pytest.warns(UserWarning, match=r"100% of target 1 lie more than 6 standard deviations"):
-            learner.update(x + 1, both + [0, 100])
+            learner.update(x + 1, np.add(both, [0, 100]))
 
     def test_a_head_of_its_own_has_a_scaling_of_its_own(self) -> None:
         x = numbers()

@@ -160,21 +160,28 @@ class Generations:
             raise
 
 
+MEASURES = ("kl", "pruned", "sd")
+"""The measures of a health that have a value for each tensor of parameters."""
+
+
 def _told_tensors(told: tuple[Progress, ...]) -> dict[str, Tensor]:
     """The tensors of reports: the objectives together, and each health."""
     found = {} if not told else {"objective": torch.stack([each.objective for each in told])}
     for place, each in enumerate(told):
         if each.health is not None:
             found[f"health.{place}.limited"] = each.health.limited
-            found |= {f"health.{place}.kl.{name}": value for name, value in each.health.kl.items()}
-            found |= {f"health.{place}.pruned.{name}": value for name, value in each.health.pruned.items()}
+            for part in MEASURES:
+                values: Mapping[str, Tensor] = getattr(each.health, part)
+                found |= {f"health.{place}.{part}.{name}": value for name, value in values.items()}
     return found
 
 
 def _described(progress: Progress) -> list[Any]:
     health = progress.health
     # safetensors has no order of its own, so names are listed.
-    about = None if health is None else [health.reach, list(health.kl), list(health.pruned)]
+    about = None
+    if health is not None:
+        about = [health.reach, health.growth, [list(getattr(health, part)) for part in MEASURES]]
     return [progress.what, progress.epoch, progress.epochs, progress.note, about]
 
 
@@ -184,12 +191,13 @@ def _entry(stage: Mapping[str, Any], tensors: Mapping[str, Tensor], start: str) 
     for place, (what, epoch, epochs, note, about) in enumerate(stage["told"]):
         health = None
         if about is not None:
-            reach, kls, pruned = about
+            reach, growth, names = about
             at = f"health.{place}"
-            health = Health(
-                mine[f"{at}.limited"], {name: mine[f"{at}.kl.{name}"] for name in kls},
-                {name: mine[f"{at}.pruned.{name}"] for name in pruned}, reach,
-            )  # fmt: skip
+            measures = {
+                part: {name: mine[f"{at}.{part}.{name}"] for name in mine_of}
+                for part, mine_of in zip(MEASURES, names, strict=True)
+            }
+            health = Health(mine[f"{at}.limited"], **measures, reach=reach, growth=growth)
         told.append(Progress(what, epoch, epochs, mine["objective"][place], note, health))
     return Entry(_within(mine, "tensor."), tuple(told), bool(stage["done"]))
 
