@@ -168,7 +168,7 @@ class ContinualRegressor(ContinualLearner):
         return HeteroscedasticNormal() if self.settings.extra["noise"] == "heteroscedastic" else Normal()
 
     def _fit(self, prepared: Prepared, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
-        noises: Mapping[str, NoiseBelief] = step.noise or {}
+        noises = {head: _faded(noise, step.forget) for head, noise in (step.noise or {}).items()}
         before = noises.get(step.head, NoiseBelief.prior(step.outputs.columns or 1, noise=FIRST_NOISE))
         if self.settings.extra["likelihood"] == "poisson" or self.settings.extra["noise"] != "learned":
             return Fitted(self._step(prepared, self._family(step.outputs), step, method, rng, watch), step.noise)
@@ -269,6 +269,12 @@ class ContinualRegressor(ContinualLearner):
         plain = self.settings.extra["noise"] != "heteroscedastic"
         scaling: Scaling | None = self._knows().outputs[head].scaling
         return scaling if plain else None
+
+
+def _faded(noise: NoiseBelief, share: float) -> NoiseBelief:
+    """What was known of the noise, faded as the weights are."""
+    prior = NoiseBelief.prior(noise.shape.shape[1], noise=FIRST_NOISE)
+    return noise.fade(prior, share) if share else noise
 
 
 def _warn_outside(scaling: Scaling, scaled: Tensor) -> None:
