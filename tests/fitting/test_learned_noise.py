@@ -205,3 +205,20 @@ def test_a_network_learns_its_noise_from_task_to_task() -> None:
     lower, upper = noise.interval(0.99)
     assert lower[0, 1].item() < 0.5 < upper[0, 1].item()
     assert noise.noise[0, 0].item() < 0.25
+
+
+def test_a_faded_belief_is_the_power_of_both() -> None:
+    """log of Gamma(a, b)^(1-f) Gamma(a0, b0)^f differs from that of the result by a constant."""
+    old = NoiseBelief(torch.tensor([[9.0]]).double(), torch.tensor([[2.0]]).double())
+    prior, share = NoiseBelief.prior(1, noise=0.5), 0.3
+    tau = torch.tensor([0.1, 1.0, 4.0, 20.0]).double()
+
+    def log_p(q: NoiseBelief) -> torch.Tensor:
+        return torch.distributions.Gamma(q.shape[0, 0], q.rate[0, 0]).log_prob(tau)
+
+    rest = log_p(old.fade(prior, share)) - (1 - share) * log_p(old) - share * log_p(prior)
+    torch.testing.assert_close(rest, rest[:1].expand_as(rest))
+    assert old.fade(prior, 0).shape.equal(old.shape)
+    assert old.fade(prior, 1).rate.equal(prior.rate)
+    with pytest.raises(VclError, match=r"share is 1.5; give the share of the past to fade, from 0 to 1"):
+        old.fade(prior, 1.5)

@@ -101,6 +101,12 @@ class TestClassesThatComeLater:
             classifier(whole_net(outputs=3), head="own").update(x, np.array(["a", "", "c"])[y])
         with pytest.raises(VclError, match=r"has 3 outputs, and 2 classes are given; name one class for each output"):
             classifier(whole_net(outputs=3), head="own", classes=["a", "c"]).update(x, np.array(["a", "", "c"])[y])
+        with pytest.raises(
+            VclError, match=r"has 3 outputs, which are the classes 0 to 2, and there are the labels \[3\]; relabel them"
+        ):
+            classifier(whole_net(outputs=3), head="own").update(*clouds((1, 2, 3)))
+        from_one = classifier(whole_net(outputs=3), head="own", classes=[1, 2, 3]).update(*clouds((1, 2, 3)))
+        assert from_one.classes() == (1, 2, 3)
         named = classifier(whole_net(outputs=3), head="own", classes=["a", "b", "c"])
         assert named.update(x, np.array(["a", "b", "c"])[y]).classes() == ("a", "b", "c")
         with pytest.raises(

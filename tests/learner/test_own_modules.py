@@ -214,3 +214,28 @@ def test_a_learner_without_a_network_needs_generators() -> None:
         ContinualClassifier(**QUICK).update(*images(20))
     with pytest.raises(VclError, match=r"net is a Sequential; method='generative' takes a vcl.Vae, or none"):
         ContinualClassifier(convolutional(), method="generative", **QUICK).update(*images(20))
+
+
+def test_draws_of_a_tied_weight_are_one_value_under_all_its_names() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 16))
+    learner = ContinualClassifier(Tied(), **QUICK).update(x, np.arange(30) % 2)
+    module, (drawn,) = learner.export(), learner.sample_posterior(1)
+    mean = module.state_dict()["trunk.one.weight"].clone()
+    assert torch.equal(drawn["trunk.two.weight"], drawn["trunk.one.weight"])
+    assert not torch.equal(drawn["trunk.one.weight"], mean)
+    module.load_state_dict(drawn)
+    assert all(torch.equal(value, drawn[name]) for name, value in module.state_dict().items())
+
+
+@pytest.mark.parametrize("method", ["structured", "generative"])
+def test_the_global_generator_of_torch_is_not_used(method: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 16))
+    net = None if method == "generative" else Residual()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    learner = ContinualClassifier(net, method=method, **QUICK).update(x, np.arange(30) % 2)
+    learner.predict(x[:3])
+    if net is not None:
+        learner.export()
+        learner.sample_posterior(2)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -225,3 +225,22 @@ class TestFading:
         x, y = numbers(), classes_of(numbers())
         plain, faded = (classifier(method=method).update(x, y, forget=share) for share in (0.0, 0.5))
         assert same(tensors(plain), tensors(faded))
+
+    def test_the_learned_noise_fades_by_the_same_share(self) -> None:
+        """q(tau) of two updates has the shape 1/2 + (N_1 + N_2) / 2, and faded by f it is 1/2 + (1 - f) N_1 / 2 + ..."""
+        x, y = A
+        first = regressor(nn.Flatten(), method="mean-field", heads="shared").update(x, y, task="a")
+        was = first._knows().noise["all"]
+        assert was.shape.tolist() == [[0.5 + 32]]
+        first.update(*B, task="b", forget=0.75)
+        assert first._knows().noise["all"].shape.tolist() == [[0.5 + 8 + 32]]
+        kept = regressor(nn.Flatten(), method="mean-field", heads="shared").update(x, y, task="a").update(*B, task="b")
+        assert kept._knows().noise["all"].shape.tolist() == [[0.5 + 32 + 32]]
+
+    def test_the_noise_of_other_heads_fades_too(self) -> None:
+        learner = regressor(nn.Flatten(), method="mean-field").update(*A, task="a")
+        rate = float(learner._knows().noise["a"].rate)
+        learner.update(*B, task="b", forget=0.5)
+        found = learner._knows().noise["a"]
+        assert found.shape.tolist() == [[0.5 + 16]]
+        assert float(found.rate) == pytest.approx(0.5 * rate + 0.5 * 0.5 * 0.03**2, rel=1e-12)

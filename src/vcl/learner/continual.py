@@ -176,7 +176,8 @@ class ContinualLearner(ABC):
             before = before._replace(propagated=fade(before.propagated, model.prior(before.heads), draft.forget))
         x = prepared.part.inputs(draft.read.x.to(self.device), before.propagated.mean)
         noise = None if known is None else known.noise
-        step = Step(before, draft.name, draft.head, x, draft.y.to(self.device), draft.units, draft.outputs, noise)
+        y = draft.y.to(self.device)
+        step = Step(before, draft.name, draft.head, x, y, draft.units, draft.outputs, noise, draft.forget)
         state, noise = self._fit(prepared, step, method, Rng(settings.seed), watch)
         tasks: Mapping[str, TaskRecord] = {} if known is None else known.tasks
         old = tasks.get(draft.name, TaskRecord(draft.head, 0, 0))

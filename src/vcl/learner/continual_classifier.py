@@ -104,18 +104,28 @@ class ContinualClassifier(ContinualLearner):
                 f"the last layer of the network has {len(own[1])} outputs, and {len(fixed)} classes are given; name "
                 "one class for each output, in their order, or leave out head='own'."
             )
+        first = known is None
         if known is None:
             known = Classes(()) if fixed is None else Classes(tuple(fixed))
         if fixed is None:
             known = known.grown(y)
         if own is not None and fixed is None:
-            known = self._own_classes(known, len(own[1]))
+            known = self._own_classes(known, len(own[1]), first)
         return known, known.positions(y, "y"), len(known.labels)
 
-    def _own_classes(self, known: Classes, units: int) -> Classes:
-        """The classes of a network's own last layer: its outputs are the classes 0, 1, ... unless they are named."""
+    def _own_classes(self, known: Classes, units: int, first: bool) -> Classes:
+        """The classes of a network's own last layer: its outputs are the classes 0, 1, ... unless they are named.
+
+        Others are new classes only after the first update; there they rather count from 1.
+        """
         if all(isinstance(label, int) and not isinstance(label, bool) for label in known.labels):
             rest = [label for label in known.labels if not 0 <= int(label) < units]
+            if first and rest:
+                raise VclError(
+                    f"the last layer of the network has {units} outputs, which are the classes 0 to {units - 1}, and "
+                    f"there are the labels {rest[:8]}; relabel them, or say which output is which, as in classes=[...] "
+                    f"with {units} labels in their order."
+                )
             return Classes((*range(units), *rest))
         raise VclError(
             f"the last layer of the network has {units} outputs, and the labels are {known.array().tolist()[:8]}; say "

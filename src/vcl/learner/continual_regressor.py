@@ -171,7 +171,7 @@ class ContinualRegressor(ContinualLearner):
         return HeteroscedasticNormal() if self.settings.extra["noise"] == "heteroscedastic" else Normal()
 
     def _fit(self, prepared: Prepared, step: Step, method: Method[Any], rng: Rng, watch: Watch) -> Fitted:
-        noises: Mapping[str, NoiseBelief] = step.noise or {}
+        noises = {head: _faded(noise, step.forget) for head, noise in (step.noise or {}).items()}
         before = noises.get(step.head, NoiseBelief.prior(step.outputs.columns or 1, noise=FIRST_NOISE))
         if self.settings.extra["likelihood"] == "poisson" or self.settings.extra["noise"] != "learned":
             return Fitted(self._step(prepared, self._family(step.outputs), step, method, rng, watch), step.noise)
@@ -302,6 +302,12 @@ class ContinualRegressor(ContinualLearner):
 def _numbers(value: np.ndarray) -> Any:
     """A number, or several as text."""
     return float(value) if value.ndim == 0 else ", ".join(f"{each:.4g}" for each in value)
+
+
+def _faded(noise: NoiseBelief, share: float) -> NoiseBelief:
+    """What was known of the noise, faded as the weights are."""
+    prior = NoiseBelief.prior(noise.shape.shape[1], noise=FIRST_NOISE)
+    return noise.fade(prior, share) if share else noise
 
 
 def _warn_outside(scaling: Scaling, scaled: Tensor) -> None:

@@ -89,7 +89,9 @@ def exported(known: Knowledge, part: Part, head: str, targets: Scaling | None) -
     if part.prefix is not None:
         steps["frozen"] = deepcopy(part.prefix.fixed.module)
     steps["trunk"] = deepcopy(part.trunk)
-    steps["head"] = nn.Linear(weight.shape[1], weight.shape[0])
+    # Without torch's own start, which draws from its global generator.
+    sizes = weight.shape[1], weight.shape[0]
+    steps["head"] = nn.utils.skip_init(nn.Linear, *sizes)  # type: ignore[no-untyped-call]
     if targets is not None:
         steps["rescaled"] = Rescaled(targets)
     module = nn.Sequential(steps).eval()
@@ -103,12 +105,25 @@ def samples(
     """State dicts of :func:`exported` with drawn weights."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise VclError(f"n is {count!r}; give the number of draws, from 1.")
-    plain = exported(known, part, head, targets).state_dict()
+    module = exported(known, part, head, targets)
+    plain, tied = module.state_dict(), _tied(module)
     q = known.state.predictive[head]
     q = q.restrict(q.layout.touched([head]))
     noise = draw_noise(count * q.layout.size, rng.generators(q.mean.device), q.mean)
     drawn = q.draw(noise.view(1, count, -1))[0]
-    return [{**plain, **_values(q.layout.split(theta), head)} for theta in drawn]
+    found = []
+    for theta in drawn:
+        values = _values(q.layout.split(theta), head)
+        again = {name: values[first] for name, first in tied.items() if first in values}
+        found.append({**plain, **values, **again})
+    return found
+
+
+def _tied(module: nn.Module) -> dict[str, str]:
+    """The first name of each parameter that has several, by the others: the belief knows it by the first."""
+    first: dict[int, str] = {}
+    names = ((name, first.setdefault(id(each), name)) for name, each in module.named_parameters(remove_duplicate=False))
+    return {name: one for name, one in names if name != one}
 
 
 def _values(params: Mapping[str, Tensor], head: str) -> dict[str, Tensor]:

@@ -91,7 +91,8 @@ class Generative:
         units = max(32, min(500, 4 * pixels))
         grey = inputs.kind == "pixels" or inputs.grey
         likelihood = BernoulliPixels() if grey else NormalPixels(NOISE)
-        made = mlp_vae(pixels, max(2, min(50, pixels // 4)), units, units, likelihood)
+        with torch.random.fork_rng(devices=[]):  # layers draw values from torch's global generator, which no fit uses
+            made = mlp_vae(pixels, max(2, min(50, pixels // 4)), units, units, likelihood)
         return Generators(made, f"a generator for each class, {units} units a layer")
 
     def method(self, effort: Effort, examples: int, memory: int) -> Method[Any]:

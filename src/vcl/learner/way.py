@@ -58,6 +58,8 @@ class Step(NamedTuple):
     units: int
     outputs: Any
     noise: Any
+    forget: float = 0.0
+    """The share by which ``before`` was faded; ``noise`` was not."""
 
 
 class Way(Protocol):
