@@ -10,6 +10,10 @@ class VclError(Exception):
     """An error the user can fix. The command line prints its message without a traceback."""
 
 
+class InputError(VclError):
+    """A network does not take the inputs that it is given."""
+
+
 class NonFiniteError(VclError):
     """Training became non-finite.
 

@@ -1,13 +1,16 @@
 """Columns that look like numbers and are none."""
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
-from own_data import classifier, same, small_net, tensors
+from own_data import classifier, regressor, same, small_net, tensors
 from vcl.errors import VclError
+from vcl.learner import ContinualClassifier
 from vcl.learner.tables import Table
 
 
@@ -53,3 +56,23 @@ def test_large_numbers_that_are_close_together_stay_apart() -> None:
     array = classifier(small_net(width=1)).update(seconds[:, None], y)
     assert same({**tensors(table), "table": ""}, {**tensors(array), "table": ""})
     assert len(np.unique(table.predict_proba({"t": seconds})[:, 0])) == 40
+
+
+@pytest.mark.parametrize("head", ["new", "own"])
+def test_a_network_of_another_width_is_told_which_columns_became_which_inputs(head: str) -> None:
+    columns = {"area": [1.0, 2.0, 3.0], "age": [None, 1.0, 2.0], "town": ["Rome", "Oslo", "Oslo"]}
+    said = (
+        r"does not take .* shape .*[^.]; 3 columns became 5 inputs \(area, age, age missing, town=Oslo, town=Rome\); "
+        r"use vcl\.mlp\(5, \.\.\.\), or another network for 5\.$"
+    )
+    with pytest.raises(VclError, match=said):
+        regressor(nn.Linear(3, 1), head=head).update(columns, [0.0, 1.0, 2.0])
+    wide = {f"c{place}": [1.0, 2.0] for place in range(12)}
+    with pytest.raises(VclError, match=r"12 columns became 12 inputs \(c0, .*, c7, \.\.\.\); use"):
+        classifier(small_net(width=3)).update(wide, [0, 1])
+
+
+def test_a_saved_table_says_so_too(tmp_path: Path) -> None:
+    classifier(small_net(width=1)).update({"a": [1.0, 2.0]}, [0, 1]).save(tmp_path)
+    with pytest.raises(VclError, match=r"1 column became 1 input \(a\); use vcl\.mlp\(1, "):
+        ContinualClassifier.load(tmp_path, small_net(width=2))

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vcl.errors import VclError, unknown
+from vcl.errors import InputError, VclError, unknown
 from vcl.learner.features import features_within
 from vcl.learner.given import require_positive, require_whole
 from vcl.models.adapters import with_adapters
@@ -175,7 +175,7 @@ def features(trunk: nn.Module, example: Tensor) -> Width:
         found = trunk.eval()(x)
     except Exception as error:  # Code of users may raise anything.
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise VclError(
+        raise InputError(
             f"the network does not take inputs of shape {tuple(example.shape[1:])} and dtype {example.dtype}: {said}"
         ) from error
     finally:

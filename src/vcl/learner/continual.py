@@ -34,6 +34,7 @@ from vcl.learner.record import Update, Watch, recorded
 from vcl.learner.saving import EVERY, Saver, as_folder
 from vcl.learner.settings import Settings
 from vcl.learner.sites import sites_after
+from vcl.learner.tables import saying_what_became
 from vcl.learner.update_identity import identity_of
 from vcl.learner.warned import warn_user
 from vcl.learner.way import Net, Part, Step
@@ -143,7 +144,8 @@ class ContinualLearner(ABC):
         digest = digest_of(found.x, targets)
         if not revisit:
             places.refuse_again(place, digest, known)
-        prepared = self._prepared or Prepared(self._part_for(found.x[:1], found.inputs))
+        with saying_what_became(found.table):
+            prepared = self._prepared or Prepared(self._part_for(found.x[:1], found.inputs))
         before = None if known is None else known.outputs.get(place.head)
         outputs, values, units = self._outputs(targets, before, prepared.part)
         caution = "" if before is None else self._caution(targets, before)
@@ -328,7 +330,8 @@ class ContinualLearner(ABC):
             learner.settings = Settings.from_described(content.about["settings"])
             known, prior = stored.knowledge(content, learner._loaded_outputs, learner.device)
             frozen = dict(content.about["frozen"])
-        part = learner._part_for(stored.example(known.inputs), known.inputs)
+        with saying_what_became(known.table):
+            part = learner._part_for(stored.example(known.inputs), known.inputs)
         stored.check_frozen(frozen, part.digests(), path)
         prepared = Prepared(part, prior)
         stored.check_network(known.state, prepared.model(learner._likelihood()), path)

@@ -15,7 +15,8 @@ texts "", na, nan, none, null and ?, in any case.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
 
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vcl.errors import VclError
+from vcl.errors import InputError, VclError
 
 Warn = Callable[[str], None]
 
@@ -150,6 +151,27 @@ class Table:
                 for each in given
             )
         )
+
+
+def became(table: Table, most: int = 8) -> str:
+    """Which inputs the columns became, as a part of a sentence."""
+    shown = ", ".join(table.outputs[:most]) + (", ..." if len(table.outputs) > most else "")
+    count, columns = len(table.outputs), len(table.columns)
+    return (
+        f"{columns} column{'s' if columns > 1 else ''} became {count} input{'s' if count > 1 else ''} ({shown}); use "
+        f"vcl.mlp({count}, ...), or another network for {count}."
+    )
+
+
+@contextmanager
+def saying_what_became(table: Table | None) -> Iterator[None]:
+    """Where a network does not take a table's inputs, the error also has :func:`became`."""
+    try:
+        yield
+    except InputError as error:
+        if table is None:
+            raise
+        raise InputError(f"{str(error).rstrip('.')}; {became(table)}") from error
 
 
 def is_frame(x: Any) -> bool:

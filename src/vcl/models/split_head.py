@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vcl.data import Array, as_tensor
-from vcl.errors import VclError
+from vcl.errors import InputError, VclError
 from vcl.ops.rows import own_input
 
 ROWS = 3
@@ -71,7 +71,7 @@ def _called(net: nn.Module, x: Tensor) -> Tensor:
     try:
         found: Any = net(x.clone())
     except Exception as error:  # Code of users may raise anything.
-        raise VclError(
+        raise InputError(
             f"the network does not take an example of shape {tuple(x.shape)} and dtype {x.dtype}: "
             f"{str(error).splitlines()[0] if str(error) else type(error).__name__}; give one batch of its inputs."
         ) from error
