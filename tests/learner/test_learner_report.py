@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import vcl
 from vcl.errors import VclError
@@ -95,15 +97,14 @@ def test_a_regressor_and_a_point(tmp_path: Path) -> None:
 
 
 def test_images_are_shown(tmp_path: Path) -> None:
-    from torch import nn
-
     x = np.random.default_rng(0).random((12, 1, 4, 4)).astype(np.float32)
     learner = vcl.ContinualClassifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), epochs=1, verbose=0)
     learner.update(x, np.arange(12) % 2)
-    learner.report(tmp_path / "page.html", x)
-    shown = block(data_of(tmp_path / "page.html"), "The most uncertain examples", "images")["items"]
-    assert len(shown) == 12
-    assert all(one["source"].startswith("data:image/png;base64,") and one["alt"] for one in shown)
+    for given in (x, torch.from_numpy(x).requires_grad_()):
+        learner.report(tmp_path / "page.html", given)
+        shown = block(data_of(tmp_path / "page.html"), "The most uncertain examples", "images")["items"]
+        assert len(shown) == 12
+        assert all(one["source"].startswith("data:image/png;base64,") and one["alt"] for one in shown)
 
 
 def test_what_cannot_be_written_is_refused(classifier: vcl.ContinualClassifier, tmp_path: Path) -> None:

@@ -225,6 +225,19 @@ def test_the_kl_of_each_layer_is_that_of_its_marginal() -> None:
         assert torch.allclose(value, exact, rtol=1e-9)
 
 
+def test_the_standard_deviations_are_those_of_the_weights() -> None:
+    g = torch.Generator().manual_seed(8)
+    layout = network().prior({"h": 3}).layout
+    q, p = random_belief(layout, g, head=False), random_belief(layout, g, head=False)
+    for climbs in ("log_var", "log_sd"):
+        fit = KroneckerFit(p, q.blocks, Roles(layout, layout, NONE), climbs)
+        found = fit.sd_by_tensor(fit.parameters(q))
+        exact = layout.split(dense(q).diagonal(dim1=1, dim2=2).sqrt())
+        assert list(found) == list(exact)
+        for name, value in found.items():
+            assert torch.allclose(value, exact[name].flatten(1).mean(1), rtol=1e-9)
+
+
 @pytest.mark.parametrize("natural", [None, NaturalGradient(forget=0.2)])
 def test_a_fit_tells_how_far_it_got(natural: NaturalGradient | None) -> None:
     """Log variances against those of Laplace propagation, where the fit starts; natural steps limit only growth."""
@@ -253,6 +266,9 @@ def test_a_fit_tells_how_far_it_got(natural: NaturalGradient | None) -> None:
     fit = KroneckerFit(first, q.blocks, Roles(q.layout, q.layout, NONE))
     total = torch.stack([*health.kl.values()]).sum(0)
     assert torch.allclose(total, fit.kl(fit.parameters(q)), rtol=1e-4)
+    sds = fit.sd_by_tensor(fit.parameters(q))
+    assert all(torch.allclose(value, sds[name], rtol=1e-4) for name, value in health.sd.items())
+    assert list(health.sd) == list(q.layout.names)
     assert not health.pruned
 
 
