@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from own_data import QUICK, fit, same, tensors
 from vcl.errors import VclError
-from vcl.learner import ContinualClassifier
+from vcl.learner import ContinualClassifier, backbone
 
 
 class Residual(nn.Module):
@@ -239,3 +239,37 @@ def test_the_global_generator_of_torch_is_not_used(method: Any) -> None:
         learner.export()
         learner.sample_posterior(2)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class ByTheBatch(nn.Module):
+    """Normalises by the mean of the batch, also in evaluation mode."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+class Counting(nn.Module):
+    """Counts its calls in a buffer."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.layer = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+def test_a_network_whose_examples_depend_on_each_other_is_refused() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 16))
+    with pytest.raises(VclError, match=r"other features beside a second one than alone; take out"):
+        ContinualClassifier(nn.Sequential(ByTheBatch(), nn.Linear(16, 4)), **QUICK).update(x, np.arange(30) % 2)
+
+
+def test_the_buffers_of_the_network_of_the_user_stay() -> None:
+    net = Counting()
+    backbone.features(net, torch.zeros(1, 16))
+    assert float(net.calls) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from own_data import numbers, regressor, targets_of
+from own_data import classifier, numbers, regressor, small_net, targets_of
 from vcl.learner.scaling import learned, of_targets
 
 
@@ -63,7 +63,7 @@ class TestTargetsFarFromTheFirst:
         both = np.stack([x[:, 0], x[:, 1]], 1)
         learner = regressor().update(x, both)
         with pytest.warns(UserWarning, match=r"100% of target 1 lie more than 6 standard deviations"):
-            learner.update(x + 1, np.add(both, [0, 100]))
+            learner.update(x + 1, both + np.array([0, 100]))
 
     def test_a_head_of_its_own_has_a_scaling_of_its_own(self) -> None:
         x = numbers()
@@ -71,3 +71,25 @@ class TestTargetsFarFromTheFirst:
             warnings.simplefilter("error")
             regressor().update(x, x[:, 0], task="a").update(x, 5000 + 1000 * x[:, 0], task="b")
             regressor().update(x, targets_of(x)).update(x + 0.1, targets_of(x, 1))
+
+
+class TestImagesBeyondTheFirst:
+    @pytest.mark.parametrize("shape", [(4, 4), (64,)])
+    def test_pixels_of_another_scale_are_warned_about_in_updates_and_predictions(self, shape: tuple[int, ...]) -> None:
+        x = np.random.default_rng(0).uniform(size=(20, *shape)).astype(np.float32)
+        y = np.arange(20) % 2
+        learner = classifier(small_net(width=x[0].size)).update(x, y)
+        for act in (lambda: learner.predict(255 * x), lambda: learner.update(255 * x, y)):
+            with pytest.warns(
+                UserWarning, match=r"x go from [\d.]+ to 25\d.*, and those of the first update went from 0 to 1; bring"
+            ) as seen:
+                act()
+            assert seen[0].filename == __file__
+
+    def test_noise_on_pixels_and_tables_from_0_to_1_are_not(self) -> None:
+        x = np.random.default_rng(0).uniform(size=(20, 4, 4)).astype(np.float32)
+        y = np.arange(20) % 2
+        learner = classifier(small_net(width=16)).update(x, y)
+        learner.update(x + 0.3 * np.random.default_rng(1).normal(size=x.shape).astype(np.float32), y)
+        table = np.random.default_rng(0).uniform(size=(20, 4))
+        assert classifier().update(table, y).predict(30 * table).shape == (20,)

@@ -227,7 +227,7 @@ class TestFading:
         assert same(tensors(plain), tensors(faded))
 
     def test_the_learned_noise_fades_by_the_same_share(self) -> None:
-        """q(tau) of two updates has the shape 1/2 + (N_1 + N_2) / 2, and faded by f 1/2 + (1 - f) N_1 / 2 + ..."""
+        """q(tau) of two updates has the shape 1/2 + (N_1 + N_2) / 2; with fading 1/2 + (1 - f) N_1 / 2 + N_2 / 2."""
         x, y = A
         first = regressor(nn.Flatten(), method="mean-field", heads="shared").update(x, y, task="a")
         was = first._knows().noise["all"]

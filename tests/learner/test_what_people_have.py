@@ -199,7 +199,7 @@ class TestLabels:
             (np.array(["2020-01-01"] * 40, dtype="datetime64[D]"), "the labels have dtype datetime64"),
             (Y + 1j, "the labels have dtype complex128; give strings, whole numbers or bools"),
             (3, r"y has shape \(\) for 40 examples"),
-            (np.where(Y, 1e20, 3e20), r"y is [13]e\+20 at row .*dtype float64 no longer.*; give such labels as str"),
+            (np.where(Y, 1e20, 3e20), r"y is [13]e\+20 at row .*dtype float64 .*; give such labels as strings"),
             (np.where(Y, 2.0**53, 0), r"y is 9007199254740992.0 at row \d+, where whole numbers of dtype float64"),
             (np.where(Y, 2**24, 0).astype(np.float32), r"y is 16777216.0 at row \d+, .* dtype float32"),
             ([2**63 + 1, 5] * 20, r"y is 9\.22.*e\+18 at row 0"),

@@ -165,14 +165,18 @@ class Width(NamedTuple):
 
 @torch.no_grad()
 def features(trunk: nn.Module, example: Tensor) -> Width:
-    """The width of the trunk's features for one example."""
+    """The width of the trunk's features for one example; buffers and modes of the trunk are as before."""
     mode = {part: part.training for part in trunk.modules()}
+    buffers = [(buffer, buffer.clone()) for buffer in trunk.buffers()]
     like = next((value for value in trunk.parameters() if value.is_floating_point()), None)
     x = own_input(example[:1])
     if like is not None:
         x = x.to(like.device, like.dtype) if x.is_floating_point() else x.to(like.device)
+    other = x + torch.linspace(-1, 1, x.numel()).view_as(x).to(x) if x.is_floating_point() else x.flip(-1)
+    both = torch.cat([x, other])
     try:
-        found = trunk.eval()(x)
+        trunk.eval()
+        found, beside = trunk(x), trunk(both)
     except Exception as error:  # Code of users may raise anything.
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
@@ -181,10 +185,26 @@ def features(trunk: nn.Module, example: Tensor) -> Width:
     finally:
         for part, training in mode.items():
             part.training = training
+        for buffer, value in buffers:
+            buffer.copy_(value)
     if not isinstance(found, Tensor) or found.dim() < 2 or len(found) != 1:
         what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
         raise VclError(
             f"for one example the network returns a value of {what}; give one that returns features [N, F] or logits "
             "[N, classes] for N examples."
         )
+    _refuse_mixing(found[0], beside)
     return Width(found[0].numel(), found.dim() == 2)
+
+
+def _refuse_mixing(alone: Tensor, beside: Tensor) -> None:
+    """Raise VclError unless an example has the same features up to rounding alone and beside another one."""
+    if len(beside) == 2 and beside[0].shape == alone.shape:
+        slack = torch.finfo(alone.dtype).eps ** 0.5 if alone.is_floating_point() else 0.0
+        size = float(beside.abs().max()) if beside.numel() else 0.0
+        if torch.allclose(beside[0], alone, rtol=slack, atol=slack * size, equal_nan=True):
+            return
+    raise VclError(
+        "the network gives an example other features beside a second one than alone; take out what draws at random or "
+        "computes over the batch (nn.LayerNorm normalises each example by itself)."
+    )

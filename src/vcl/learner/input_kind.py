@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from vcl.errors import VclError
-from vcl.learner.scaling import Scaling
+from vcl.learner.scaling import FLAT_IMAGE, Scaling
+from vcl.learner.warned import warn_user
 
 Kind = Literal["numbers", "pixels", "tokens"]
 
@@ -32,8 +33,13 @@ class Inputs(NamedTuple):
         grey = kind == "numbers" and bool(x.min() >= 0) and bool(x.max() <= 1)
         return cls(tuple(x.shape[1:]), kind, str(x.dtype).removeprefix("torch."), grey)
 
+    @property
+    def _image(self) -> bool:
+        """Whether numbers from 0 to 1 of this shape are taken for pixels, which are not scaled by default."""
+        return len(self.shape) > 1 or self.shape[0] >= FLAT_IMAGE
+
     def check(self, x: Tensor, net: object) -> None:
-        """Raise VclError unless x [N, ...] is of this kind and shape."""
+        """Raise VclError unless x [N, ...] is of this kind and shape; warn of pixels far beyond the first ones."""
         here = Inputs.of(x, net)
         if here.shape != self.shape:
             raise VclError(
@@ -45,6 +51,8 @@ class Inputs(NamedTuple):
                 f"inputs have dtype {here.dtype}, which is read as {here.kind}, and the first update had {self.dtype}, "
                 f"{self.kind}; convert them as then."
             )
+        if self.grey and self._image and not here.grey:
+            _warn_beyond(x)
 
     def tensor(self, x: Tensor, scaling: Scaling | None) -> Tensor:
         """x as the network takes it: pixels and tokens as they are, numbers scaled and in float32."""
@@ -53,3 +61,13 @@ class Inputs(NamedTuple):
         if self.kind == "pixels":
             return x
         return (x if scaling is None else scaling(x.double())).float()
+
+
+def _warn_beyond(x: Tensor) -> None:
+    """Warn of values further from [0, 1] than it is wide: noise and augmentation stay nearer."""
+    low, high = (float(bound) for bound in torch.aminmax(x))
+    if low < -1 or high > 2:
+        warn_user(
+            f"the values of x go from {low:.4g} to {high:.4g}, and those of the first update went from 0 to 1; bring "
+            "them to the same scale, as in x / 255"
+        )
