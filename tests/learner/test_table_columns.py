@@ -62,8 +62,8 @@ def test_large_numbers_that_are_close_together_stay_apart() -> None:
 def test_a_network_of_another_width_is_told_which_columns_became_which_inputs(head: str) -> None:
     columns = {"area": [1.0, 2.0, 3.0], "age": [None, 1.0, 2.0], "town": ["Rome", "Oslo", "Oslo"]}
     said = (
-        r"does not take .* shape .*[^.]; 3 columns became 5 inputs \(area, age, age missing, town=Oslo, town=Rome\); use "
-        r"vcl\.mlp\(5, \.\.\.\), or another network for 5\.$"
+        r"does not take .* shape .*[^.]; 3 columns became 5 inputs \(area, age, age missing, town=Oslo, town=Rome\); "
+        r"use vcl\.mlp\(5, \.\.\.\), or another network for 5\.$"
     )
     with pytest.raises(VclError, match=said):
         regressor(nn.Linear(3, 1), head=head).update(columns, [0.0, 1.0, 2.0])
