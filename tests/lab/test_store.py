@@ -181,7 +181,7 @@ def test_how_far_each_fit_got_is_kept_and_said_once(store: Store) -> None:
     line = record(store)["still_moving"]
     assert re.fullmatch(
         r"\d+ of 12 variational fits had not converged: up to \d+ % of the variances were still moving as fast as the "
-        r"learning rate allows, so they reflect init_var\. Use more epochs or a higher lr\.",
+        r"learning rate allows, so they reflect init_var\. Use more epochs or, where Adam fits, a higher lr\.",
         line,
     )
     assert sum(each.measure == "limited" for each in found) == 12
