@@ -146,10 +146,12 @@ class Results:
         self.name, self.out, self.given = name, given.out, given
         self.rows: list[Row] = []
         self.begun, self.spent = monotonic(), 0.0
+        self.made: list[Row] = []
         if given.add and (self.out / f"{name}.csv").exists():
             with (self.out / f"{name}.csv").open(newline="") as file:
                 self.rows = [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
-            self.spent = json.loads((self.out / f"{name}.json").read_text())["seconds"]
+            about = json.loads((self.out / f"{name}.json").read_text())
+            self.spent, self.made = about["seconds"], about["made"]
 
     def seeds(self) -> list[int]:
         """The seeds of all rows."""
@@ -178,7 +180,7 @@ class Results:
         about = {
             "command": shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given]),
             "seeds": self.seeds(), "seconds": round(self.spent + monotonic() - self.begun, 1),
-            "machine": f"{platform.machine()}, 1 thread", **made_by(),
+            "machine": f"{platform.machine()}, 1 thread", "made": self.made_so_far(),
         }  # fmt: skip
         (self.out / f"{self.name}.json").write_text(json.dumps(about, indent=2) + "\n")
         with (self.out / f"{self.name}.csv").open("w", newline="") as file:
@@ -188,13 +190,17 @@ class Results:
             writer.writerows({name: _short(value) for name, value in row.items()} for row in self.rows)
         return about
 
+    def made_so_far(self) -> list[Row]:
+        """By which code each seed was made: seeds of an earlier command keep theirs."""
+        old = {seed for each in self.made for seed in each["seeds"]}
+        new = [seed for seed in self.seeds() if seed not in old]
+        return [*self.made, {"seeds": new, **made_by()}] if new else self.made
+
     def write(self, heading: Sequence[str], table: Sequence[Sequence[str]], figure: Figure, note: str) -> None:
         """The rows, NAME.md, NAME.png and NAME.svg; prints the table."""
         about = self.keep()
         minutes, text = about["seconds"] / 60, markdown(heading, table)
-        made = (
-            f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes on one core, vcl {about['vcl']}."
-        )
+        made = f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes on one core."
         (self.out / f"{self.name}.md").write_text(f"{text}\n\n{note}\n\n{made}\n")
         save(figure, self.out / self.name)
         print(text)
