@@ -26,6 +26,14 @@ def clouds(classes: tuple[int, ...], n: int = 60, seed: int = 0) -> tuple[np.nda
 METHODS = ("structured", "mean-field", "laplace", "generative")
 
 
+def test_generators_take_a_narrow_table_of_numbers_from_0_to_1() -> None:
+    """It is standardised, so its numbers are no longer grey values."""
+    x = np.random.default_rng(0).random((60, 3))
+    y = (x[:, 0] > 0.5).astype(int)
+    learner = classifier(None, method="generative", epochs=20).update(x, y)
+    assert (learner.predict(x) == y).mean() > 0.7
+
+
 class TestClassesThatComeLater:
     def test_an_update_without_any_old_class_is_warned_about_unless_old_examples_are_kept(self) -> None:
         learner = classifier(**fit("structured", standardize=False)).update(*clouds((0, 1)))

@@ -42,6 +42,7 @@ def read(given: Given, known: Knowledge | None, net: object, standardize: Standa
     if known is None:
         inputs = Inputs.of(given.x, net)
         scaling = learned(given.x, standardize) if inputs.kind == "numbers" else None
+        inputs = inputs._replace(grey=inputs.grey and scaling is None)
         return Read(inputs.tensor(given.x, scaling), inputs, scaling, given.table)
     known.inputs.check(given.x, net)
     x = known.inputs.tensor(given.x, known.scaling)

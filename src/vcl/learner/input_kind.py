@@ -21,7 +21,7 @@ class Inputs(NamedTuple):
     kind: Kind
     dtype: str
     grey: bool = False
-    """Whether the numbers of the first update were from 0 to 1, as grey values are."""
+    """Whether the numbers of the first update were from 0 to 1, as grey values are, and are not scaled."""
 
     @classmethod
     def of(cls, x: Tensor, net: object) -> Inputs:
