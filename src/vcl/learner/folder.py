@@ -93,19 +93,27 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
 def _locked(folder: Path, shared: bool = False) -> Iterator[int | None]:
     """Hold the folder against other saves (``shared``: against saves, not against loads); gives its descriptor.
 
-    It is the folder itself that is locked, so that no lock file is left behind. Where a system or a disk has no such
-    locks, the rule of the module alone protects: a file that the manifest names is never removed.
+    The lock is a file of the system's temporary folder that is named by the folder's place on the disk: nothing is left
+    in the folder, and a program that has locked the folder itself, as ``vcl model update`` does, is not in the way.
+    Where a system or a disk has no such locks, or between machines, the rule of the module alone protects: a file that
+    the manifest names is never removed.
     """
     if sys.platform == "win32":
         yield None
         return
-    lock = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
+    lock = -1
     try:
         with suppress(OSError):
+            about = os.fstat(handle)
+            name = Path(tempfile.gettempdir()) / f"vcl-learner-{about.st_dev:x}-{about.st_ino:x}.lock"
+            lock = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             fcntl.flock(lock, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        yield lock
+        yield handle
     finally:
-        os.close(lock)
+        if lock >= 0:
+            os.close(lock)
+        os.close(handle)
 
 
 def _sync(folder: int | None) -> None:
