@@ -69,8 +69,11 @@ class TestTargetsFarFromTheFirst:
         x = numbers()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            regressor().update(x, x[:, 0], task="a").update(x, 5000 + 1000 * x[:, 0], task="b")
+            learner = regressor().update(x, x[:, 0], task="a").update(x, 5000 + 1000 * x[:, 0], task="b")
             regressor().update(x, targets_of(x)).update(x + 0.1, targets_of(x, 1))
+        found = learner._knows().outputs
+        assert float(found["a"].scaling.centre) == pytest.approx(float(np.mean(x[:, 0])), abs=1e-5)
+        assert float(found["b"].scaling.centre) == pytest.approx(5000 + 1000 * float(np.mean(x[:, 0])), rel=1e-5)
 
 
 class TestImagesBeyondTheFirst:

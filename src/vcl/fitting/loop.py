@@ -159,23 +159,26 @@ def climb(
         stage.tell(report, progress, stands)
 
     guard.report = told
-    for epoch in range(len(stage.told) + 1, settings.epochs + 1):
-        # A full batch needs no order and no gathering.
-        index = (
-            None
-            if batch == data.size
-            else torch.stack([torch.randperm(data.size, generator=g, device=device) for g in order])
-        )
-        for first in range(batch * len(values), data.size, batch):
-            take.rate(settings.rate(path.steps, steps))
-            step = take(None if index is None else index[:, first : first + batch])
-            values.append(step.value)
-            path.steps += 1
-            yield now, step
-            stage.tick(stands)
-        health = diagnose(now) if diagnose is not None and epoch == settings.epochs else None
-        guard.epoch(epoch, torch.stack(values).mean(0), now, values[0], health)
-    guard.end()
+    try:
+        for epoch in range(len(stage.told) + 1, settings.epochs + 1):
+            # A full batch needs no order and no gathering.
+            index = (
+                None
+                if batch == data.size
+                else torch.stack([torch.randperm(data.size, generator=g, device=device) for g in order])
+            )
+            for first in range(batch * len(values), data.size, batch):
+                take.rate(settings.rate(path.steps, steps))
+                step = take(None if index is None else index[:, first : first + batch])
+                values.append(step.value)
+                path.steps += 1
+                yield now, step
+                stage.tick(stands)
+            health = diagnose(now) if diagnose is not None and epoch == settings.epochs else None
+            guard.epoch(epoch, torch.stack(values).mean(0), now, values[0], health)
+        guard.end()
+    finally:
+        guard.report = report  # else guard and ``told`` hold each other, and with them the fit's memory
     stage.finish(result(path))
 
 
