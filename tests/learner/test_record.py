@@ -2,8 +2,10 @@
 
 import torch
 
+from vcl.beliefs import MeanField
+from vcl.beliefs.layout import Layout
 from vcl.learner.continual_classifier import ContinualClassifier
-from vcl.learner.record import Update
+from vcl.learner.record import Update, lost
 
 
 def update(limited: float, growth: bool) -> Update:
@@ -34,3 +36,11 @@ def test_the_default_learner_says_how_far_its_fit_got() -> None:
     assert len(record.kl) == 2, "the hidden layer and the head"
     assert all(value > 0 for value in record.kl.values())
     assert "nats (" in record.line()
+
+
+def test_what_was_lost_leaves_out_the_pull_of_the_prior() -> None:
+    """1/2 (3 - 1) 2^2 = 4 for a step of 2 from a belief of precision 3 under a prior of precision 1."""
+    layout = Layout(("w",), ((1,),))
+    prior = MeanField(layout, torch.zeros(1, 1), torch.zeros(1, 1))
+    before = MeanField(layout, torch.ones(1, 1), -torch.tensor([[3.0]]).log())
+    torch.testing.assert_close(lost(before, torch.tensor([[3.0]]), prior), 4.0)

@@ -314,6 +314,13 @@ class TestAFolderThatIsNotRight:
                 with pytest.raises(VclError, match=r"is damaged|holds a"):
                     self.load(saved)
 
+    def test_a_class_that_is_named_twice(self, saved: Path) -> None:
+        about = json.loads((saved / MANIFEST).read_text())
+        about["outputs"]["all"] = [1, 1]
+        (saved / MANIFEST).write_text(json.dumps({**about, "check": folder._check(about)}))
+        with pytest.raises(VclError, match=r"is damaged \(a class is named twice\)"):
+            self.load(saved)
+
     def test_a_file_outside_of_the_folder(self, saved: Path) -> None:
         about = json.loads((saved / MANIFEST).read_text())
         about["files"]["state"]["file"] = "../state.safetensors"

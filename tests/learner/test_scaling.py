@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from own_data import classifier, numbers, regressor, small_net, targets_of
+from vcl.learner.export import Standardized
 from vcl.learner.scaling import learned, of_targets
 
 
@@ -96,3 +97,11 @@ class TestImagesBeyondTheFirst:
         learner.update(x + 0.3 * np.random.default_rng(1).normal(size=x.shape).astype(np.float32), y)
         table = np.random.default_rng(0).uniform(size=(20, 4))
         assert classifier().update(table, y).predict(30 * table).shape == (20,)
+
+
+def test_an_exported_network_standardises_in_float64() -> None:
+    """Times in seconds: half a second is less than the step of float32 there."""
+    x = 1.7e9 + 0.5 * torch.arange(9, dtype=torch.float64).unsqueeze(1)
+    found = learned(x, True)
+    assert found is not None
+    torch.testing.assert_close(Standardized(found)(x), found(x).float())

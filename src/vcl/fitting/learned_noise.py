@@ -70,7 +70,7 @@ class NoiseBelief:
         return NoiseBelief(self.shape + count / 2, self.rate + expected_squares.to(self.rate) / 2)
 
     def fade(self, prior: NoiseBelief, share: float) -> NoiseBelief:
-        """q^(1 - share) p^share, as :func:`vcl.beliefs.fading.fade` does for weights: means of shape and rate."""
+        """q^(1 - share) p^share, as :func:`vcl.beliefs.fading.fade` fades weights: means of shape and rate."""
         if not 0 <= share <= 1:
             raise VclError(f"share is {share}; give the share of the past to fade, from 0 to 1.")
         return NoiseBelief(torch.lerp(self.shape, prior.shape, share), torch.lerp(self.rate, prior.rate, share))

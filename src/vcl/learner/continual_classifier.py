@@ -159,6 +159,8 @@ class ContinualClassifier(ContinualLearner):
         return list(outputs.labels)
 
     def _loaded_outputs(self, given: list[Label]) -> Classes:
+        if len(set(given)) != len(given):
+            raise ValueError("a class is named twice")
         return Classes(tuple(given))
 
     # Predictions.
