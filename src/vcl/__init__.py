@@ -20,6 +20,7 @@ _ROOMS = (
     "learner",
     "data",
     "recursion",
+    "federated",
     "engines",
     "errors",
 )

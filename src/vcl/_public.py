@@ -5,6 +5,7 @@ from vcl.coresets import RandomK as RandomK
 from vcl.data import Data as Data
 from vcl.data import dataset as dataset
 from vcl.errors import VclError as VclError
+from vcl.federated import PartitionedVI as PartitionedVI
 from vcl.fitting.loop import Ascent as Ascent
 from vcl.fitting.natural_gradient import NaturalGradient as NaturalGradient
 from vcl.learner.checkpoint import from_bytes as from_bytes

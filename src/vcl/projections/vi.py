@@ -171,6 +171,10 @@ class VariationalKL:
 
     def __call__(self, target: Target[Any], rng: Rng, report: Report = silent) -> Any:
         """The maximiser over the parameters that the data informs; the others keep their bits."""
+        return self.begin_at(None, target, rng, report)
+
+    def begin_at(self, begin: Any | None, target: Target[Any], rng: Rng, report: Report = silent) -> Any:
+        """The same by a fit that begins at the belief ``begin``, whatever ``start`` says; None: where it says."""
         self.check()
         q, model, data, *_ = target
         if data.size == 0:
@@ -179,10 +183,14 @@ class VariationalKL:
         elbo = Elbo(model, previous, self.draws, self.estimator, self.climbs)
         steps, natural = self.ascent.steps(data.size), self.natural
         optimiser = make_adam if natural is None else natural.optimiser(steps, elbo.fit.scale)
-        diagnose = partial(self._health, elbo, previous, target) if isinstance(elbo.fit, MeanFieldFit) else None
+        # A health counts from the start that the settings give.
+        known = isinstance(elbo.fit, MeanFieldFit) and begin is None
+        diagnose = partial(self._health, elbo, previous, target) if known else None
         # The start is not bound to a name, so it can be freed during the fit.
         ends = ascend(
-            elbo, elbo.parameters(self.first(previous, target, rng, report)),
+            elbo, elbo.parameters(
+                self.first(previous, target, rng, report) if begin is None else begin.restrict(previous.layout)
+            ),
             data, self.ascent, rng, report, "variational fit", optimiser, diagnose,
         )  # fmt: skip
         return q.merge(elbo.belief(ends))
