@@ -78,7 +78,7 @@ def test_linear_regression_has_its_exact_posterior_after_any_number_of_tasks(tas
     assert torch.allclose(precision[order][:, order], torch.block_diag(A, A), atol=1e-8)
 
 
-@pytest.mark.parametrize("at", ["expected", "mode"])
+@pytest.mark.parametrize("at", ["expected", "draws"])
 def test_a_quadratic_has_the_same_curvature_everywhere(at: Any) -> None:
     model, data = regression(2)
     one, other = (

@@ -103,7 +103,7 @@ def blend(x: Tensor, y: Tensor, share: float) -> Tensor:
     return a ** (1 - share) * b**share * ((1 - share) * x / a + share * y / b)
 
 
-def test_the_default_curvature_is_a_damped_fixed_point_over_draws_of_the_belief_itself() -> None:
+def test_the_default_curvature_is_a_damped_fixed_point_over_the_way_to_draws_of_the_belief() -> None:
     """Every round, draw, example and label by itself, and draws by symmetric roots of dense covariances."""
     delta, draws, rounds = 2.0, 3, 3
     model, data, previous, theta = problem(delta)
@@ -132,7 +132,7 @@ def test_the_default_curvature_is_a_damped_fixed_point_over_draws_of_the_belief_
         noise = draw_noise(draws * layout.size, at.at("theta").generators(theta.device), theta).view(draws, -1)
         thetas = []
         for s in range(draws):
-            eps, moved = layout.split(noise[s : s + 1]), layout.split(theta.clone())
+            eps, moved = layout.split(noise[s : s + 1] * (s + 0.5) / draws), layout.split(theta.clone())
             for name, precision in precisions().items():
                 values, vectors = torch.linalg.eigh(precision)
                 root = (vectors * values.rsqrt()) @ vectors.mT

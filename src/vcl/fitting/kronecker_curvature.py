@@ -36,7 +36,7 @@ from vcl.ops.layer_weights import Block
 from vcl.ops.noise import draw_noise
 from vcl.ops.rng import Rng
 
-At = Literal["expected", "mode"]
+At = Literal["expected", "draws", "mode"]
 Labels = Literal["true", "empirical", "exact"]
 Sharing = Literal["expand", "reduce"]
 HeadRule = Literal["kronecker", "diagonal"]
@@ -44,7 +44,7 @@ Labelled = tuple[Data, Tensor | None, bool]
 """A batch, the roots of its examples' weights [R, B] if not 1, and whether its inputs were there before."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "at": ("expected", "mode"),
+    "at": ("expected", "draws", "mode"),
     "labels": ("true", "empirical", "exact"),
     "sharing": ("expand", "reduce"),
     "rule": tuple(ADD_RULES),
@@ -57,8 +57,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class KroneckerCurvature:
     """How the factors of a task are computed.
 
-    ``at="expected"`` averages the curvature over ``draws`` draws of the belief itself, in ``rounds`` rounds towards a
-    fixed point, each of one pass over the examples; ``"mode"`` takes it at the mode alone. At most ``samples`` examples
+    ``at="expected"`` averages the curvature over the ways from the mode to ``draws`` draws of the belief itself, in
+    ``rounds`` rounds towards a fixed point, each of one pass over the examples (:meth:`reach` has the reason);
+    ``"draws"`` averages it over the draws alone, and ``"mode"`` takes it at the mode. At most ``samples`` examples
     are used, drawn for each run; a sum over fewer is scaled up to N_t. ``rule`` adds factors of tasks: ``"mean"`` takes
     the mean of A and the sum of G, ``"nearest"`` the nearest Kronecker product. A layer with more than ``most`` inputs
     or outputs is diagonal.
@@ -84,6 +85,22 @@ class KroneckerCurvature:
         for name, least in (("rounds", 1), ("draws", 1), ("most", 1)):
             if getattr(self, name) < least:
                 raise VclError(f"{name} is {getattr(self, name)}; give at least {least}.")
+
+    def reach(self, like: Tensor) -> Tensor:
+        """How far towards draw i of S the curvature is taken: s_i [S, 1], in theta + s_i (draw_i - theta).
+
+        With g the gradient of the log likelihood and d ~ N(0, Sigma),
+
+            Sigma E[-H(theta + d)] = E[d (g(theta) - g(theta + d))^T]      (Stein's lemma)
+            g(theta) - g(theta + d) = int_0^1 -H(theta + s d) d ds,
+
+        so a Gaussian's expected curvature is also a mean over the way to its draws: s_i = (i - 1/2) / S. The Fisher
+        information is not the same at both, and only the way's stays in place where draws of a wide belief saturate a
+        deep network: there a confident answer has no gradient, and the information at draws alone falls to 0.
+        """
+        steps = torch.arange(self.draws, device=like.device, dtype=like.dtype)
+        way = (steps + 0.5) / self.draws
+        return (torch.ones_like(way) if self.at == "draws" else way).unsqueeze(1)
 
     def layers(self, model: Model, layout: Layout, theta: Tensor, data: Data) -> tuple[Block, ...]:
         """The layers of ``layout`` that get factors."""

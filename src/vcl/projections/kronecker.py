@@ -9,7 +9,8 @@ q_t = N(theta_t, (A (x) G + delta I)^{-1}), exactly, in the eigenvectors of A an
 
 The curvature A_t (x) G_t approaches the expectation under q_t itself, a fixed point. At the mode of a well-fitted task
 the Fisher information nearly vanishes, and the best lambda differs from stream to stream; under q_t lambda = 1 is near
-the best where tasks have heads or inputs of their own, and too small where they share outputs. Round k moves
+the best where tasks have heads or inputs of their own, and too small where they share outputs. Points on the way from
+the mode to draws of q_t stand for q_t (``KroneckerCurvature.reach``). Round k moves
 1 / (1 + k) of the way to the curvature under the last q_t, on a logarithmic scale; without that it oscillates. After K
 rounds the mode's curvature still has the weight 1 / (1 + K).
 """
@@ -139,7 +140,8 @@ class KroneckerLaplace:
             stage.tick(partial(packed, found, number - 1))
             at = rng.at("round", number)
             noise = draw_noise(curvature.draws * layout.size, at.at("theta").generators(theta.device), theta)
-            thetas = q.draw(noise.view(len(theta), curvature.draws, -1))
+            # mean + s (draw - mean) is the draw of s times the noise.
+            thetas = q.draw(noise.view(len(theta), curvature.draws, -1) * curvature.reach(theta))
             now = curvature(model, layout, thetas, data, blocks, at)
             found = between(found, now, 1 / (1 + number))
             q = gaussian_at(model, theta, previous, found, delta, curvature, known)

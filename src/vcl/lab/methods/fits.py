@@ -123,7 +123,8 @@ class KroneckerFisher:
     """A_t and G_t, the factors of each layer's curvature."""
 
     curvature: Annotated[
-        Literal["expected", "mode"], "whether curvature is averaged over draws of q_t, or taken at its mode"
+        Literal["expected", "draws", "mode"],
+        "curvature averaged over the ways from the mode of q_t to its draws, over the draws alone, or at the mode",
     ] = "expected"
     labels: Annotated[
         Literal["true", "empirical", "exact"], "gradients of labels drawn, of the labels given, or of all labels"

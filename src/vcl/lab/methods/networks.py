@@ -332,23 +332,23 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry("lp", "Laplace propagation, diagonal", Lp, lp, draws=False),
     MethodEntry(
         "lp-kron", "Laplace propagation, Kronecker-factored: curvature averaged over the posterior",
-        LpKron, lp_kron, draws=False, values=COOLED, version=2, grid=FACTOR_GRID,
+        LpKron, lp_kron, draws=False, values=COOLED, version=3, grid=FACTOR_GRID,
     ),
     MethodEntry(
         "ewc-kron", "lp-kron without a prior: EWC with Kronecker factors, anchored at the last estimate",
-        LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED, version=2, grid=FACTOR_GRID,
+        LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED, version=3, grid=FACTOR_GRID,
     ),
     MethodEntry(
         "vcl-kron", "VCL with a Kronecker-factored posterior: variational fit started at lp-kron's result",
-        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW, version=2,
+        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW, version=3,
         grid=FACTOR_GRID,
     ),
     MethodEntry(
         "vcl-kron-natural", "vcl-kron, its variational fit by natural gradients", VclKronNatural, vcl_kron_natural,
-        values=NEAR, grid=FACTOR_GRID,
+        values=NEAR, version=2, grid=FACTOR_GRID,
     ),
     MethodEntry(
-        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=ONE_DRAW, version=2,
+        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=ONE_DRAW, version=3,
         grid=FACTOR_GRID,
     ),
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
