@@ -1,0 +1,83 @@
+"""tools/figures: each script writes its figure, which is well formed and shows what its caption says."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS, FIGURES = ROOT / "tools" / "figures", ROOT / "docs" / "figures"
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+
+
+def script(name: str) -> ModuleType:
+    """The module of a script."""
+    return import_module(name)
+
+
+@pytest.mark.parametrize("path", sorted(FIGURES.glob("*.svg")), ids=lambda path: path.name)
+def test_figures_are_whole_files_that_load_nothing(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    root = ET.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
+    assert not re.findall(r'(?:href|src)="(?!#)', text)
+    assert not re.findall(r"url\((?!#)", text)
+
+
+def test_each_figure_is_listed_with_a_command_that_exists() -> None:
+    listed = (FIGURES / "README.md").read_text(encoding="utf-8")
+    for path in FIGURES.iterdir():
+        assert path.name == "README.md" or f"]({path.name})" in listed
+    commands = set(re.findall(r"`python (tools/figures/\w+\.py)", listed))
+    assert commands
+    assert all((ROOT / command).is_file() for command in commands)
+
+
+def test_the_exact_posterior_keeps_what_fine_tuning_forgets() -> None:
+    line = script("line")
+    data = line.made()
+    errors = {}
+    for name, projection in (("exact", line.exact()), ("fine-tuning", line.fine_tuning())):
+        *_, last = line.beliefs(data, projection)
+        weights = last.mean[0].double().numpy()
+        errors[name] = [
+            float(np.sqrt(np.square(data.phi(x) @ weights - y).mean())) for x, y in zip(data.x, data.y, strict=True)
+        ]
+    assert max(errors["exact"]) < 0.15
+    assert errors["fine-tuning"][2] < 0.15
+    assert min(errors["fine-tuning"][:2]) > 0.3
+
+
+def test_the_band_of_the_idea_stays_narrow_at_old_data() -> None:
+    line = script("line")
+    data = line.made()
+    grid = line.GRID
+    at_first = (grid > data.x[0].min()) & (grid < data.x[0].max())
+    unseen = grid > data.x[1].min()
+    bands = [line.band(data, belief)[1] for belief in line.beliefs(data, line.exact())]
+    assert all(sd[at_first].max() < line.NOISE for sd in bands)
+    assert bands[0][unseen].min() > 4 * line.NOISE
+    assert (bands[2] <= bands[0] + 1e-6).all()  # of a linear model, more data never widens it
+
+
+def test_the_idea_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import vcl
+
+    monkeypatch.setattr(script("line"), "fine_tuning", lambda: vcl.MaximumLikelihood(vcl.Ascent(5, None, 1e-2)))
+    script("idea").main(["--out", str(tmp_path / "new")])
+    assert str(tmp_path / "new" / "idea.svg") in capsys.readouterr().out
+    drawn = (tmp_path / "new" / "idea.svg").read_text(encoding="utf-8")
+    shapes = [each.tag.rpartition("}")[2] for each in ET.fromstring(drawn).iter()]
+    assert shapes.count("circle") == 2 * (14 + 28 + 42) + 2  # data and rings, and the key
+    assert len(drawn.encode()) < 100_000
