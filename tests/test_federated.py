@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.testing import assert_close
 
 from made import blobs, linear_data, small_network
 from oracles import linear_posterior
@@ -50,8 +49,8 @@ def test_one_round_is_exact_and_more_rounds_leave_it(in_turn: bool, runs: int) -
     for _ in range(4):
         state = inference.round(state, clients(runs), MODEL, Rng(range(runs)))
         for run in range(runs):
-            assert_close(state.belief.mean[run], mean, rtol=1e-8, atol=1e-8)
-            assert_close(state.belief.precision[run], precision, rtol=1e-8, atol=1e-8)
+            torch.testing.assert_close(state.belief.mean[run], mean, rtol=1e-8, atol=1e-8)
+            torch.testing.assert_close(state.belief.precision[run], precision, rtol=1e-8, atol=1e-8)
     assert state.rounds == 4
 
 
@@ -62,7 +61,7 @@ def test_damped_rounds_come_to_the_exact_posterior() -> None:
         state = inference.round(state, clients(), MODEL, Rng(0))
         gaps.append(float((state.belief.precision - oracle()[1]).abs().max()))
     assert gaps[1] == pytest.approx(gaps[0] / 2)
-    assert_close(state.belief.mean[0], oracle()[0], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(state.belief.mean[0], oracle()[0], rtol=1e-6, atol=1e-6)
 
 
 def test_a_round_is_the_product_of_the_algebra() -> None:
@@ -72,8 +71,8 @@ def test_a_round_is_the_product_of_the_algebra() -> None:
     after = inference.round(state, clients(), MODEL, Rng(0))
     alone = [inference.round(begun(inference, 1), [data], MODEL, Rng(0)).belief for data in clients()]
     product = combine(alone, prior=state.prior)
-    assert_close(after.belief.mean, product.mean, rtol=1e-8, atol=1e-8)
-    assert_close(after.belief.precision, product.precision, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(after.belief.mean, product.mean, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(after.belief.precision, product.precision, rtol=1e-8, atol=1e-8)
 
 
 def test_the_rounds_of_diagonal_gaussians_settle_at_the_mode_of_all_data() -> None:
@@ -87,7 +86,7 @@ def test_the_rounds_of_diagonal_gaussians_settle_at_the_mode_of_all_data() -> No
         state = inference.round(state, data, MODEL, Rng(0))
     both = concat(*data)
     mean, _ = linear_posterior(both.x[0], both.y[0].flatten(), 0.5, 2.0)
-    assert_close(state.belief.mean[0], mean, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(state.belief.mean[0], mean, rtol=2e-2, atol=2e-2)
 
 
 def test_networks_of_clients_with_one_class_each_learn_both() -> None:
@@ -152,7 +151,7 @@ def test_natural_parameters_go_there_and_back() -> None:
     for q in (prior, FullGaussian.from_prior(prior)):
         back = Natural.of(q).belief(q, "it", "nothing")
         for ours, theirs in zip(back[1:], q[1:], strict=True):
-            assert_close(ours, theirs)
+            torch.testing.assert_close(ours, theirs)
     point = MeanField(prior.layout, prior.mean, torch.full_like(prior.log_var, -torch.inf))
     with pytest.raises(VclError, match=r"w\[0\] in run 0 is a point"):
         Natural.of(point)
