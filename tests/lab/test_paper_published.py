@@ -129,7 +129,7 @@ README_GENERATORS = {
 }
 
 
-METHODS = "docs/methods.md"
+METHODS = "docs/choosing.md"
 """Where the numbers of the generators are, the claims and what repeated runs say."""
 
 
