@@ -6,7 +6,7 @@ READY  := $(VENV)/.installed
 # Triton (1 GB) in a folder of its own, which make test-kernels alone sees: everything else runs without it.
 TRITON := .venv-triton
 
-.PHONY: install run test test-kernels mutants lint clean
+.PHONY: install run test test-kernels site mutants lint clean
 
 install: $(READY)
 
@@ -31,6 +31,10 @@ $(TRITON)/.installed: constraints.txt $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(TRITON) triton==3.9.0
 	touch $@
 
+# The documentation as build/site/index.html, built strictly; the tests build it too.
+site: install
+	$(BIN)/python tools/documents/build_site.py
+
 # Single changes of a copy of the source, each of which some test should notice; at most 20 minutes.
 mutants: install
 	$(BIN)/python tools/mutants
@@ -42,4 +46,4 @@ lint: install
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) $(TRITON) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TRITON) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .cache build
