@@ -27,7 +27,7 @@ def test_points_are_the_middles_of_equal_parts_of_the_way() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_curvature_on_the_way_to_draws_is_the_expected_curvature(seed: int) -> None:
-    """Sigma E[-H(theta + d)] = E[d (g(theta) - g(theta + d))^T] with H of log cosh, in one dimension, by quadrature."""
+    """Sigma E[-H(theta + d)] = E[d (g(theta) - g(theta + d))^T] with H of log cosh, weights kept, by quadrature."""
     sd, theta = 1.7, 0.4 + seed
     nodes = torch.linspace(-9, 9, 20001, dtype=torch.float64)
     weight = torch.exp(-0.5 * nodes**2)

@@ -94,9 +94,10 @@ class KroneckerCurvature:
             Sigma E[-H(theta + d)] = E[d (g(theta) - g(theta + d))^T]      (Stein's lemma)
             g(theta) - g(theta + d) = int_0^1 -H(theta + s d) d ds,
 
-        so a Gaussian's expected curvature is also a mean over the way to its draws: s_i = (i - 1/2) / S. The Fisher
-        information is not the same at both, and only the way's stays in place where draws of a wide belief saturate a
-        deep network: there a confident answer has no gradient, and the information at draws alone falls to 0.
+        so a Gaussian's expected curvature is also a mean over the way to its draws, with weights Sigma^{-1} d d^T whose
+        mean is the identity. The weights are left out here, and s_i = (i - 1/2) / S. The Fisher information is not the
+        same at both, and only the way's stays in place where draws of a wide belief saturate a deep network: there a
+        confident answer has no gradient, and the information at draws alone falls to 0.
         """
         steps = torch.arange(self.draws, device=like.device, dtype=like.dtype)
         way = (steps + 0.5) / self.draws
