@@ -21,6 +21,7 @@ from vcl.lab.reading import reading
 from vcl.lab.results import Row
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.store import Stack, Store, key, stored_label
+from vcl.learner.bounded import read_bounded
 
 
 class Result(NamedTuple):
@@ -43,7 +44,7 @@ def prepare(part: Part, store: Store, say: Callable[[str], None]) -> tuple[Any, 
     def once(name: str, about: Mapping[str, Any], make: Callable[[], bytes], read: Callable[[bytes], Any]) -> Any:
         path = store.once(name, about, make, f"{name}.safetensors")
         with reading(path):
-            return read(path.read_bytes())
+            return read(read_bounded(path))
 
     prepared = None
     if data.arrays is not None and data.digest is not None and evaluation.prepare is not nothing:

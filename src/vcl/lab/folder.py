@@ -11,8 +11,11 @@ from pathlib import Path
 
 from vcl.errors import VclError
 from vcl.lab.claim import MARKER, claimed
+from vcl.learner.bounded import read_bounded
 
 PART = "part.json"
+MOST_JSON = 2**26
+"""The most bytes of a part.json that are read."""
 
 
 class UnwritableError(VclError):
@@ -54,7 +57,7 @@ def results_folder(path: Path) -> Iterator[Path]:
         yield path
     finally:
         for folder in list(parts.glob("*")):
-            with suppress(OSError, VclError):  # a part that another process computes is that process's
+            with suppress(OSError, ValueError, VclError):  # a part that another process computes is that process's
                 _remove_bare(folder)
         for folder in (parts, *((path,) if made else ())):
             with suppress(OSError):  # only an empty folder can be removed
@@ -66,7 +69,7 @@ def _remove_bare(folder: Path) -> None:
     with claimed(folder):
         remove_unfinished(folder)
         files = {file.name for file in folder.iterdir()} - {MARKER}
-        if files == {PART} and '"finished": false' in (folder / PART).read_text():
+        if files == {PART} and '"finished": false' in read_bounded(folder / PART, MOST_JSON).decode(errors="replace"):
             (folder / PART).unlink()
         with suppress(OSError):  # while it is locked; a marker goes first
             folder.rmdir()

@@ -18,8 +18,9 @@ from vcl.beliefs.layout import Layout
 from vcl.data import Data
 from vcl.errors import VclError
 from vcl.lab.experiments.experiment import PRESETS
-from vcl.lab.folder import UnwritableError
+from vcl.lab.folder import MOST_JSON, UnwritableError
 from vcl.lab.results import NoRowsError, Row
+from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import unpacked
 from vcl.models.fingerprint import check_model
 from vcl.recursion import SetAside, State
@@ -29,7 +30,8 @@ ANEW = "delete its folder to compute it anew"
 
 
 DAMAGED = (
-    LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, SafetensorError, csv.Error,
+    LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError, SafetensorError,
+    csv.Error,
 )  # fmt: skip
 """Exceptions that reading a damaged file may raise."""
 
@@ -63,7 +65,7 @@ def require(fine: bool, fault: str) -> None:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; for use within :func:`reading`."""
-    found = json.loads(path.read_text())
+    found = json.loads(read_bounded(path, MOST_JSON))
     require(isinstance(found, dict), "it is no JSON object")
     json.dumps(found, ensure_ascii=False).encode()  # half a character, as \ud800 is, cannot be written again
     return dict(found)
@@ -130,7 +132,7 @@ def read_state(
 ) -> State[Any]:
     """The state in a file, checked against the model, the number of runs, the most tasks, and the type of data."""
     with reading(path):
-        state = unpacked(path.read_bytes(), device)
+        state = unpacked(read_bounded(path), device)
         mean, coreset, wanted = state.propagated.mean, state.coreset, model.layout(state.heads)
         require(state.runs_begun == runs, f"it is of {state.runs_begun} runs, not {runs}")
         require(mean.dtype == torch.float32, f"its weights are {mean.dtype}")

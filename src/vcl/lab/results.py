@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -12,9 +12,12 @@ import torch
 from torch import Tensor
 
 from vcl.errors import VclError
+from vcl.learner.bounded import read_bounded
 from vcl.predicting.metrics import average_accuracy, backward_transfer, forgetting
 
 T = TypeVar("T")
+MOST_BYTES = 2**30
+"""The most bytes of rows that are read."""
 
 
 class NoRowsError(VclError):
@@ -146,13 +149,21 @@ def _read(path: Path, kind: type[T]) -> list[T]:
     """The lines of a CSV file whose columns are the fields of a type. Raises NoRowsError if it is damaged."""
     kinds = get_type_hints(kind)
     try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != list(kinds):
-                raise ValueError(f"its columns are {reader.fieldnames}")
-            return [kind(*(read(line[name]) for name, read in kinds.items())) for line in reader]
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        text = read_bounded(path, MOST_BYTES).decode()
+        header, _, lines = text.partition("\n")
+        if header.rstrip("\r") != ",".join(kinds):
+            raise ValueError(f"its columns are {header[:200].rstrip().split(',')}")
+        if not text.endswith("\n"):
+            raise ValueError("its last line has no end: it was cut, or is still being written")
+        return [_line(kind, tuple(kinds.values()), line) for line in csv.reader(io.StringIO(lines, newline=""))]
+    except (OSError, TypeError, ValueError, OverflowError, csv.Error) as error:
         raise NoRowsError(path, str(error)) from error
+
+
+def _line(kind: type[T], kinds: Sequence[Callable[[str], Any]], line: Sequence[str]) -> T:
+    if len(line) != len(kinds):
+        raise ValueError(f"a line has {len(line)} fields, not {len(kinds)}")
+    return kind(*(read(text) for read, text in zip(kinds, line, strict=True)))
 
 
 def methods(rows: Sequence[Row]) -> list[str]:

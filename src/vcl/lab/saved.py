@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from vcl.beliefs.point import Point
 from vcl.errors import VclError, unknown
+from vcl.lab import npy
 from vcl.lab.datasets.entry import Say
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.identity import digest_of_made
@@ -28,6 +28,7 @@ from vcl.lab.reading import reading, require, same_layout
 from vcl.lab.settings import read_values, settings_in, values_of
 from vcl.lab.store import PART, PREDICTIVE, Stack, Store
 from vcl.lab.sweep import hold_out
+from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import unpacked
 from vcl.models.base import spread
 from vcl.models.likelihoods.base import HasMoments, mean_and_variance
@@ -39,6 +40,9 @@ from vcl.recursion import State
 MOST_IMAGES = 10_000
 MOST_INPUTS = 10**9
 """Values of one input, beyond which no file can be right."""
+MOST_BYTES = 2**32
+"""The most bytes of inputs that are read."""
+
 AGAIN = "delete its folder and run it again"
 OTHER = "it is of another network than part.json says"
 S = TypeVar("S")
@@ -143,7 +147,7 @@ def read_stack(stack: Stack) -> Saved:
         with torch.device("meta"):  # shapes alone
             model = chosen.model(network, tuple(shape))
     with reading(path, AGAIN):
-        state = unpacked(path.read_bytes())
+        state = unpacked(read_bounded(path))
         if chosen.models == "generators":
             check_decoders(state, model, tuple(shape))
         else:
@@ -278,12 +282,15 @@ def read_inputs(path: Path, shape: tuple[int, ...], pixels: bool = False) -> Ten
     of another scale are refused.
     """
     try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            array = loaded if isinstance(loaded, np.ndarray) else loaded["x" if "x" in loaded else loaded.files[0]]
-    except (OSError, ValueError, EOFError, IndexError, KeyError, BadZipFile) as error:
+        if npy.is_npz(path):
+            names = npy.names_in(path, MOST_BYTES)
+            (array,) = npy.read_npz(path, MOST_BYTES, ["x" if "x" in names else names[0]]).values()
+        else:
+            array = npy.read_npy(path, MOST_BYTES)
+    except npy.DAMAGED as error:
+        said = str(error).partition("\n")[0][:200]
         raise VclError(
-            f"--inputs {path} cannot be read ({error}); give an npy file, or an npz with an array x."
+            f"--inputs {path} cannot be read ({said}); give an npy file, or an npz with an array x."
         ) from error
     if array.dtype.kind not in "uif" or array.shape[1:] != shape or not len(array):
         wanted = ", ".join(("N", *map(str, shape)))

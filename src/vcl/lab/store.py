@@ -42,6 +42,7 @@ from vcl.lab.provenance import device_name, made_by, now
 from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_set_aside, reading
 from vcl.lab.registry import experiments, methods
 from vcl.lab.results import Row, label, read_csv
+from vcl.learner.bounded import read_bounded
 from vcl.learner.saving import EVERY
 from vcl.recursion import SetAside
 
@@ -153,7 +154,7 @@ def read_pictures(path: Path) -> list[Tensor]:
     if not path.exists():
         return []
     with reading(path):
-        found = load(path.read_bytes())
+        found = load(read_bounded(path))
         return [found[str(after)] for after in range(1, len(found) + 1)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import Any
 
 import torch
@@ -18,6 +19,11 @@ from vcl.errors import VclError
 from vcl.models.fingerprint import Fingerprint
 from vcl.recursion import SetAside, State
 
+FAULTS = (
+    SafetensorError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError,
+)  # fmt: skip
+"""What reading a damaged state may raise."""
+
 EXTRA = "coreset.extra."
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 FORMAT = 2
@@ -25,6 +31,9 @@ FORMAT = 2
 
 MOST_UNITS = 2**16
 """The most outputs of a head that is not there any more, in the fingerprint of a network."""
+
+MOST_INPUTS = 2**24
+"""The most values of one input, in the fingerprint of a network."""
 
 CLASSES = {
     "Gaussian": "mean-field", "MeanField": "mean-field", "FullGaussian": "full", "Point": "point",
@@ -107,7 +116,7 @@ def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
         raise
     except KeyError as error:
         raise ValueError(f"{error.args[0]!r} is missing or unknown") from error
-    except (SafetensorError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except FAULTS as error:
         raise ValueError(str(error).partition("\n")[0]) from error
 
 
@@ -142,6 +151,7 @@ def _fingerprint(given: dict[str, Any], heads: dict[str, int]) -> Fingerprint:
     # A head may have grown since, or been forgotten.
     most = heads.get(found.head, MOST_UNITS)
     fine = type(found.units) is int and 0 < found.units <= most and type(found.whole) is bool
+    fine = fine and prod(found.shape) <= MOST_INPUTS
     fine = (
         fine
         and isinstance(found.head, str)

@@ -28,6 +28,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from vcl.errors import VclError
+from vcl.learner.bounded import read_bounded
 
 if sys.platform != "win32":
     import fcntl
@@ -36,6 +37,9 @@ MANIFEST = "learner.json"
 FORMAT = 1
 MOST_JSON = 2**26
 """The most bytes of a manifest that are read."""
+
+FAULTS = (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError)
+"""What reading a damaged file may raise."""
 
 ABANDONED = 3600.0
 """Seconds after which a temporary file belongs to no save that still runs."""
@@ -130,7 +134,7 @@ def _sync(folder: int | None) -> None:
 def _named(folder: Path) -> set[str]:
     """The files that the folder's manifest names at this instant; OSError or ValueError if it cannot be read."""
     try:
-        about = json.loads((folder / MANIFEST).read_bytes())
+        about = json.loads(read_bounded(folder / MANIFEST, MOST_JSON))
     except FileNotFoundError:
         return set()
     try:
@@ -203,7 +207,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
             return _read(folder, kind)
     except OSError as error:
         raise VclError(f"{folder} cannot be read ({error.strerror or error}).") from error
-    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except FAULTS as error:
         said = str(error).partition("\n")[0]
         raise VclError(f"the learner in {folder} is damaged ({said}); restore it from a copy.") from error
 
@@ -211,9 +215,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
 def _read(folder: Path, kind: str) -> Content:
     """The learner of a folder that no save changes meanwhile; errors of many kinds if it is damaged."""
     manifest = folder / MANIFEST
-    if manifest.stat().st_size > MOST_JSON:
-        raise ValueError(f"{MANIFEST} is larger than {MOST_JSON} bytes")
-    about = json.loads(manifest.read_bytes())
+    about = json.loads(read_bounded(manifest, MOST_JSON))
     if not isinstance(about, dict) or not isinstance(about.get("format"), int):
         raise ValueError("it has no format")
     if about["format"] > FORMAT:
@@ -234,7 +236,7 @@ def _checked(folder: Path, entry: Mapping[str, Any]) -> bytes:
     name = entry["file"]
     if not isinstance(name, str) or Path(name).name != name:
         raise ValueError(f"{MANIFEST} names a file {name!r} outside of the folder")
-    data = (folder / name).read_bytes()
+    data = read_bounded(folder / name)
     if sha256(data).hexdigest() != entry["sha256"]:
         raise ValueError(f"{name} is not what was saved")
     return data

@@ -25,13 +25,14 @@ from vcl.errors import VclError
 from vcl.fitting.health import Health
 from vcl.fitting.journal import Entry
 from vcl.fitting.progress import Progress
+from vcl.learner.bounded import read_bounded
 
 FORMAT = 1
 STEM = "journal-"
 MOST_JSON = 2**28
 """The most bytes of a manifest that are read."""
 
-FAULTS = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
+FAULTS = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError)
 """What reading a damaged file may raise."""
 
 
@@ -63,15 +64,7 @@ class Generations:
                 found = self._read(number)
             except VclError:
                 raise
-            except (
-                OSError,
-                SafetensorError,
-                LookupError,
-                TypeError,
-                ValueError,
-                AttributeError,
-                RecursionError,
-            ) as why:
+            except FAULTS as why:
                 said = str(why).partition("\n")[0]
                 damaged.append(f"{self._path(number, 'json')} is damaged ({said}) and is not used")
                 continue
@@ -123,9 +116,7 @@ class Generations:
     def _read(self, number: int) -> dict[str, Entry] | None:
         """A generation; None if it is of other work, ValueError if it is damaged."""
         path = self._path(number, "json")
-        if path.stat().st_size > MOST_JSON:
-            raise ValueError(f"it is larger than {MOST_JSON} bytes")
-        outer = json.loads(path.read_bytes())
+        outer = json.loads(read_bounded(path, MOST_JSON))
         text = outer["about"]
         if sha256(text.encode()).hexdigest() != outer["sha256"]:
             raise ValueError("its checksum is another")
@@ -140,7 +131,7 @@ class Generations:
         file = self._path(number, "safetensors")
         if file.stat().st_size != about["bytes"]:
             raise ValueError(f"{file.name} has {file.stat().st_size} bytes and not {about['bytes']}")
-        data = file.read_bytes()
+        data = read_bounded(file)
         if sha256(data).hexdigest() != about["sha256"]:
             raise ValueError(f"the checksum of {file.name} is another")
         tensors = load(data)

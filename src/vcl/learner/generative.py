@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from functools import reduce
+from hashlib import sha256
 from math import exp, prod
+from pathlib import Path
 from typing import Any, Self, final
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -18,7 +19,9 @@ from vcl.coresets import Nothing
 from vcl.data import Array, as_tensor, concat, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, silent
-from vcl.learner.checkpoint import from_bytes, to_bytes
+from vcl.learner.bounded import read_bounded
+from vcl.learner.checkpoint import FAULTS, from_bytes, to_bytes
+from vcl.learner.folder import replace_file
 from vcl.models.fingerprint import check_model
 from vcl.models.vae import Vae
 from vcl.ops.rng import Rng
@@ -27,6 +30,11 @@ from vcl.projections.vi import VariationalKL
 from vcl.recursion import Method, State, Task, initial, learn
 
 FORMAT = 1
+
+
+def _check(about: Mapping[str, Any], state: bytes) -> str:
+    """A checksum of all that a file holds."""
+    return sha256(json.dumps(about, sort_keys=True).encode() + state).hexdigest()
 
 
 def generative_vcl(ascent: Ascent | None = None, draws: int = 10) -> Method[Any]:
@@ -109,13 +117,15 @@ class GenerativeLearner:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the state, written atomically. Model and method are code and are not saved."""
-        about = {"format": FORMAT, "seeds": self.rng.seeds, "shapes": self.shapes}
-        parts = {"learner": json.dumps(about).encode(), "state": to_bytes(self.state)}
+        about, state = {"format": FORMAT, "seeds": self.rng.seeds, "shapes": self.shapes}, to_bytes(self.state)
+        parts = {"learner": json.dumps({**about, "check": _check(about, state)}).encode(), "state": state}
         content = save({name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in parts.items()})
-        beside = f"{os.fspath(path)}.{os.getpid()}.part"
-        with open(beside, "wb") as file:  # noqa: PTH123
-            file.write(content)
-        os.replace(beside, path)  # noqa: PTH105
+        try:
+            replace_file(Path(path), content)
+        except OSError as error:
+            raise VclError(
+                f"cannot write {os.fspath(path)} ({error.strerror or error}); free space or give another path."
+            ) from error
 
     @classmethod
     def load(
@@ -128,20 +138,29 @@ class GenerativeLearner:
         """The learner that :meth:`save` wrote; give the same model and method."""
         if not os.path.isfile(path):  # noqa: PTH113
             raise VclError(f"there is no file {os.fspath(path)}; give the path that a learner was saved to.")
-        with open(path, "rb") as file:  # noqa: PTH123
-            content = file.read()
         try:
-            parts = {name: bytes(value.numpy()) for name, value in load(content).items()}
+            parts = {name: bytes(value.numpy()) for name, value in load(read_bounded(path)).items()}
             about, state = json.loads(parts["learner"]), parts["state"]
-        except (SafetensorError, KeyError, ValueError) as error:
+            if type(about["format"]) is int and about["format"] > FORMAT:
+                raise VclError(
+                    f"{os.fspath(path)} has format {about['format']}, and this version of vcl reads up to {FORMAT}; "
+                    "install a newer version of vcl."
+                )
+            told = {name: value for name, value in about.items() if name != "check"}
+            if about.get("check", _check(told, state)) != _check(told, state):  # older files have none
+                raise ValueError("it is not what was saved")
+            seeds, shapes = tuple(about["seeds"]), {task: tuple(shape) for task, shape in about["shapes"].items()}
+            fine = about["format"] == FORMAT and bool(seeds) and all(type(seed) is int for seed in seeds)
+            if not fine or any(type(side) is not int for shape in shapes.values() for side in shape):
+                raise ValueError("its format, seeds or shapes are of other types than were saved")
+        except FAULTS as error:
+            said = str(error).partition("\n")[0]
             raise VclError(
-                f"{os.fspath(path)} is not a saved learner, or it is damaged ({error}); save it again."
+                f"{os.fspath(path)} is not a saved learner, or it is damaged ({said}); save it again."
             ) from error
-        if about["format"] != FORMAT:
-            raise VclError(f"this learner has format {about['format']}; this version of vcl reads format {FORMAT}.")
-        learner = cls(model, method, tuple(about["seeds"]), device)
+        learner = cls(model, method, seeds, device)
         learner.state = from_bytes(state, device)
-        learner.shapes = {task: tuple(shape) for task, shape in about["shapes"].items()}
+        learner.shapes = shapes
         q = learner.state.propagated
         try:
             check_model(model, q.layout, learner.state.heads, learner.state.fingerprint, q.mean)

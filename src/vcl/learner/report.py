@@ -43,6 +43,11 @@ class Judged(NamedTuple):
     right: np.ndarray | None = None
 
 
+def _start(target: Path) -> str:
+    with target.open(encoding="utf-8", errors="replace") as file:
+        return file.read(4096)
+
+
 def write(path: str | os.PathLike[str], page: Page) -> None:
     """Write a page; one that is there is replaced, and another file is refused."""
     target = Path(path)
@@ -50,7 +55,7 @@ def write(path: str | os.PathLike[str], page: Page) -> None:
         raise VclError(f"path is {target}; give a name that ends in .html.")
     if not target.parent.is_dir():
         raise VclError(f"path is {target}, but {target.parent} is not a folder; give a file in a folder that exists.")
-    if target.exists() and (target.is_dir() or not is_page(target.read_text("utf-8", errors="replace")[:4096])):
+    if target.exists() and (target.is_dir() or not is_page(_start(target))):
         raise VclError(f"{target} exists and is no page of vcl; give another name.")
     try:
         replace_file(target, html(page).encode())

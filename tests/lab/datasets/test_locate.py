@@ -114,10 +114,10 @@ def test_altered_file_is_an_error_and_stays(tiny: Tiny, tmp_path: Path, harm, fi
 def test_file_that_cannot_be_read(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tiny.write(tmp_path / "data")
 
-    def refuse(path: Path) -> bytes:
+    def refuse(*_: object) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("vcl.lab.datasets.checksum.read_bounded", refuse)
     with pytest.raises(VclError, match=r"cannot read .*ubyte\.gz: Permission denied"):
         load_dataset(tiny.entry(), data, False, silent)
 

@@ -76,7 +76,10 @@ IMAGES, LABELS = np.zeros((2, 28, 28), np.uint8), np.zeros(2, np.uint8)
         ({"images": IMAGES, "labels": LABELS.astype(float)}, "labels of float64"),
         ({"images": IMAGES, "labels": LABELS[:1]}, r"labels of uint8 \(1,\)"),
         ({"images": IMAGES, "labels": LABELS + 10}, "labels from 10 to 10: expected 0 to 9"),
-        ({"images": np.array([{}, None]), "labels": LABELS}, "Object arrays cannot be loaded"),
+        (
+            {"images": np.array([{}, None]), "labels": LABELS},
+            "an array of Python objects, which only pickle could read",
+        ),
     ],
 )
 def test_npz_faults_are_named(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:

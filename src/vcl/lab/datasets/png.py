@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import struct
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +14,16 @@ from numpy.typing import NDArray
 
 from vcl.errors import VclError
 from vcl.lab.datasets.entry import Say
+from vcl.learner.bounded import read_bounded
+
+MOST_BYTES = 2**20
+"""The most bytes of one image: those of notMNIST have less than 1,000."""
+
+FAULTS = (
+    OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError,
+    struct.error, zlib.error,
+)  # fmt: skip
+"""What Pillow may raise at a damaged image. A size that it calls a bomb never comes so far as to be decoded."""
 
 
 def read_classes(folders: Sequence[Path], side: int, say: Say) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -40,10 +54,13 @@ def _image(path: Path, side: int) -> NDArray[np.uint8] | None:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=["PNG"]) as image:
-            # The header has the size, so an image of another size is never decoded.
-            if image.size != (side, side):
-                return None
-            return np.asarray(image.convert("L"), dtype=np.uint8)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        content = read_bounded(path, MOST_BYTES)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sizes that are refused below
+            with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+                # The header has the size, so an image of another size is never decoded.
+                if image.size != (side, side):
+                    return None
+                return np.asarray(image.convert("L"), dtype=np.uint8)
+    except (*FAULTS, Image.DecompressionBombError):
         return None

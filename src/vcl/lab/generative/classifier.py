@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 from torch.nn import functional as F
@@ -21,6 +20,7 @@ from vcl.lab.arithmetic import matrix_products
 from vcl.lab.datasets.checksum import sha256
 from vcl.lab.evaluation import PreparationContext
 from vcl.lab.streams import Arrays
+from vcl.learner.checkpoint import FAULTS
 from vcl.ops.rng import Rng
 from vcl.ops.rows import as_input
 
@@ -96,7 +96,7 @@ def read(content: bytes) -> Classifier:
         weights = tuple(tensors[name] for name in sorted(tensors, key=int))
         found = Classifier(weights, about["accuracy"], about["checksum"])
         whole = about == _about(found) and sha256(save(_named(weights))) == found.checksum
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+    except FAULTS as error:
         raise ValueError(f"it holds no classifier: {error}") from error
     if not whole:
         raise ValueError("its checksum is wrong")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,3 +20,11 @@ class Arrays(NamedTuple):
 
 
 Contents = Columns | Arrays
+
+MOST_COLUMNS = 2**16
+"""The most columns of a table."""
+
+
+def first_twice(names: Iterable[str]) -> str | None:
+    """The first name that is there more than once."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)

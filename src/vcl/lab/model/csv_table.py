@@ -6,7 +6,7 @@ delimiter    the only one of , ; tab and | that the header has (tab in a .tsv); 
 quotes       "a, b" is one field, "" in it is a quote; spaces before a field are dropped
 numbers      as 1234.5: decimal commas and separated thousands are refused
 rows         as many fields as the header; empty lines are skipped
-size         at most 256 MiB, because every field is kept in memory until the table is numbers
+size         at most 256 MiB and 65,536 columns, because every field is kept in memory until the table is numbers
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 from vcl.errors import VclError
-from vcl.lab.model.columns import Columns
+from vcl.lab.model.columns import MOST_COLUMNS, Columns, first_twice
 from vcl.learner.tables import MISSING
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2**28
 """The most bytes of a CSV file that is read."""
+
+MOST_LINE = 2**24
+"""The most characters of a line."""
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
@@ -54,10 +57,20 @@ def read(path: Path, delimiter: str | None) -> Columns:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             used = _delimiter(path, file, delimiter)
-            rows = csv.reader(file, delimiter=used, strict=True, skipinitialspace=True)
+            rows = csv.reader(_bounded(path, file), delimiter=used, strict=True, skipinitialspace=True)
             return _columns(path, rows)
     except UnicodeDecodeError as error:
         raise VclError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8.") from error
+
+
+def _bounded(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a file; VclError at one that is too long."""
+    while line := file.readline(MOST_LINE + 1):
+        if len(line) > MOST_LINE:
+            raise VclError(
+                f"{path} has a line of more than {MOST_LINE:,} characters; check that it is CSV, or give an npz file."
+            )
+        yield line
 
 
 def _columns(path: Path, rows: Reader) -> Columns:
@@ -97,15 +110,19 @@ def _lines(path: Path, rows: Reader) -> Iterator[tuple[int, list[str]]]:
 
 
 def _names(path: Path, header: list[str]) -> list[str]:
+    if len(header) > MOST_COLUMNS:
+        raise VclError(
+            f"{path} has {len(header):,} columns, and at most {MOST_COLUMNS:,} are read; give an npz file with an "
+            "array x."
+        )
     names = [name.strip() for name in header]
     if "" in names:
         raise VclError(
             f"column {names.index('') + 1} of {path} has no name; name it, or leave it out (pandas writes its row "
             "numbers so: to_csv(..., index=False))."
         )
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise VclError(f"{path} has the column {twice[0]!r} twice; give each column a name of its own.")
+    if twice := first_twice(names):
+        raise VclError(f"{path} has the column {twice!r} twice; give each column a name of its own.")
     if all(map(_is_number, names)) and names != [str(place) for place in range(len(names))]:
         raise VclError(
             f"the first line of {path} has only numbers ({', '.join(names[:4])}, ...); put the columns' names there."
@@ -123,7 +140,7 @@ def _delimiter(path: Path, file: TextIO, given: str | None) -> str:
             raise VclError(f"--delimiter is {given!r}; give one character, such as ';', or tab.")
         return found
     # A quoted name may hold any of them.
-    header = re.sub(r'"[^"]*"', "", next((line for line in file if line.strip()), ""))
+    header = re.sub(r'"[^"]*"', "", next((line for line in _bounded(path, file) if line.strip()), ""))
     file.seek(0)
     there = [each for each in DELIMITERS if each in header]
     if len(there) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -11,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from vcl.errors import VclError
+from vcl.lab import npy
 from vcl.lab.model import csv_table
-from vcl.lab.model.columns import Arrays, Columns, Contents
+from vcl.lab.model.columns import MOST_COLUMNS, Arrays, Columns, Contents, first_twice
 
 MOST_BYTES = 2**32
 """The most bytes of arrays, or of a Parquet file's columns, that are read."""
+
+MOST_NAMES = 20
+"""The most names in a message."""
+
+PARQUET_FAULTS = (OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError, NotImplementedError)
+"""What pyarrow may raise beside its own errors."""
 
 
 def read(path: Path, delimiter: str | None = None) -> Contents:
@@ -36,24 +42,22 @@ def read(path: Path, delimiter: str | None = None) -> Contents:
 def read_npz(path: Path, delimiter: str | None) -> Arrays:
     """The arrays x and y."""
     try:
-        with zipfile.ZipFile(path) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-        if size > MOST_BYTES:
-            raise VclError(_too_large(path, size))
-        with np.load(path, allow_pickle=False) as found:
-            names = sorted(found.files)
-            if "x" not in names or set(names) - {"x", "y"}:
-                raise VclError(
-                    f"{path} has the arrays {', '.join(names) or '(none)'}; name the inputs x and the labels or "
-                    "targets y, as in np.savez(path, x=x, y=y)."
-                )
-            x, y = found["x"], found["y"] if "y" in names else None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "allow_pickle" in str(error):
+        names = sorted(npy.names_in(path, MOST_BYTES))
+        if "x" not in names or set(names) - {"x", "y"}:
             raise VclError(
-                f"{path} has an array of Python objects, which only pickle could read; give numbers or texts."
-            ) from error
-        raise VclError(f"{path} is no npz file, or it is damaged ({error}); save it again.") from error
+                f"{path} has the arrays {', '.join(names[:MOST_NAMES]) or '(none)'}; name the inputs x and the labels "
+                "or targets y, as in np.savez(path, x=x, y=y)."
+            )
+        found = npy.read_npz(path, MOST_BYTES)
+    except npy.TooLargeError as error:
+        raise VclError(_too_large(path, error.size)) from error
+    except npy.PickledError as error:
+        raise VclError(
+            f"{path} has an array of Python objects, which only pickle could read; give numbers or texts."
+        ) from error
+    except npy.DAMAGED as error:
+        raise VclError(f"{path} is no npz file, or it is damaged ({_said(error)}); save it again.") from error
+    x, y = found["x"], found.get("y")
     if y is not None and (y.ndim == 0 or x.ndim == 0 or len(x) != len(y)):
         raise VclError(f"in {path}, x has shape {x.shape} and y has {y.shape}; give one row of each per example.")
     return Arrays(x, y)
@@ -64,20 +68,32 @@ def read_parquet(path: Path, delimiter: str | None) -> Columns:
     parquet = pyarrow("pyarrow.parquet", f"{path} is a Parquet file, and reading it")
     try:
         about = parquet.ParquetFile(path)
-        size = sum(about.metadata.row_group(each).total_byte_size for each in range(about.metadata.num_row_groups))
+        size = _size(about.metadata)
         if size > MOST_BYTES:
             raise VclError(_too_large(path, size))
         table = about.read()
-    except import_module("pyarrow").ArrowException as error:
-        said = str(error).partition("\n")[0]
-        raise VclError(f"{path} is no Parquet file, or it is damaged ({said}); save it again.") from error
+    except (import_module("pyarrow").ArrowException, *PARQUET_FAULTS) as error:
+        raise VclError(f"{path} is no Parquet file, or it is damaged ({_said(error)}); save it again.") from error
     names = list(table.column_names)
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise VclError(f"{path} has the column {twice[0]!r} twice; give each column a name of its own.")
+    if twice := first_twice(names):
+        raise VclError(f"{path} has the column {twice!r} twice; give each column a name of its own.")
     if not table.num_rows:
         raise VclError(f"{path} has no rows; give at least one row.")
     return {name: _values(table.column(name), f"column {name!r} of {path}") for name in names}
+
+
+def _size(about: Any) -> int:
+    """The bytes that a Parquet file's columns take. Repeated values take next to none in the file, and 8 as a value."""
+    if about.num_columns > MOST_COLUMNS:
+        raise ValueError(f"it has {about.num_columns:,} columns, and at most {MOST_COLUMNS:,} are read")
+    groups = [about.row_group(each) for each in range(about.num_row_groups)]
+    rows = max(about.num_rows, sum(group.num_rows for group in groups))
+    return int(max(sum(group.total_byte_size for group in groups), 8 * rows * about.num_columns))
+
+
+def _said(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return (str(error).partition("\n")[0] or type(error).__name__)[:200]
 
 
 def _values(column: Any, what: str) -> np.ndarray:

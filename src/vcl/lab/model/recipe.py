@@ -21,6 +21,7 @@ from torch import nn
 from vcl.errors import VclError, unknown
 from vcl.lab.folder import UnwritableError, write_atomic
 from vcl.learner import ContinualClassifier, ContinualRegressor
+from vcl.learner.bounded import read_bounded
 from vcl.models.network import mlp
 
 NAME = "model.json"
@@ -102,9 +103,7 @@ def read(folder: Path) -> Recipe:
             "was saved in Python is loaded there, with its network)."
         )
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it is larger than {MOST_BYTES} bytes")
-        given = json.loads(path.read_bytes())
+        given = json.loads(read_bounded(path, MOST_BYTES))
         made = given.pop("format")
         if type(made) is int and made > FORMAT:
             raise VclError(
@@ -116,6 +115,6 @@ def read(folder: Path) -> Recipe:
         recipe.check()
     except OSError as error:
         raise VclError(f"{path} cannot be read ({error.strerror or error}).") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
         raise VclError(f"{path} is damaged ({error}); restore it from a copy.") from error
     return recipe
