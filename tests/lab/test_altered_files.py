@@ -395,7 +395,7 @@ def test_the_pictures_of_a_part(parts: tuple[str, Path, Path], tmp_path: Path, u
     assert refused == set(changed)
 
 
-@pytest.mark.parametrize("file", ["objective.csv", "fits.csv"])
+@pytest.mark.parametrize("file", ["objective.csv", "fits.csv", "calibration.csv"])
 def test_what_fits_reported(parts: tuple[str, Path, Path], tmp_path: Path, untouched: None, file: str) -> None:
     name, _, half = parts
     shutil.copytree(half, tmp_path / "parts")

@@ -27,7 +27,7 @@ from vcl.lab.results import final, matrix, methods, read_csv
 from vcl.lab.runner import FinishedTask, run_method
 
 SHOWN = ["accuracy-by-task.png", "accuracy-by-task.svg", "average-accuracy.png", "average-accuracy.svg", "rows.csv"]
-PART = ["objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
+PART = ["calibration.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def test_a_run_leaves_the_whole_story(here: Path) -> None:
 
     for name in ("mle", "vcl-random"):
         folder = part_folder(out, f"split-digits-{name}")
-        assert names(folder) == (["fits.csv", *PART] if name.startswith("vcl") else PART)
+        assert names(folder) == (sorted(["fits.csv", *PART]) if name.startswith("vcl") else PART)
         assert read_csv(folder / "rows.csv") == [row for row in rows if row.method == name]
         about = known(out, f"split-digits-{name}")
         assert about["experiment"] == "split-digits"
@@ -144,7 +144,7 @@ def test_the_same_command_gives_the_same_rows(here: Path) -> None:
         assert call(smoke(f"--method vcl-random --out {out}")).exit_code == 0
     one, two = (part_folder(here / out, "split-digits-vcl-random") for out in "ab")
     assert one.name == two.name
-    for name in ("rows.csv", "objective.csv", "fits.csv", "predictive.safetensors"):
+    for name in ("rows.csv", "calibration.csv", "objective.csv", "fits.csv", "predictive.safetensors"):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert (here / "a" / "split-digits" / "rows.csv").read_bytes() == (one / "rows.csv").read_bytes()
 

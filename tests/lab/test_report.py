@@ -15,7 +15,7 @@ from lab_made import alone, call, done, fault
 
 from vcl.lab.report import objectives
 from vcl.lab.report.objectives import Budget
-from vcl.lab.results import read_csv, read_measures, read_objectives
+from vcl.lab.results import read_confidences, read_csv, read_measures, read_objectives
 from vcl.pages import is_page
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -106,6 +106,35 @@ def test_lines_lambdas_fits_and_settings(out: Path) -> None:
     }
     rows = read_measures(out / made["folder"] / "fits.csv")
     assert measured == {(one.seed, one.task, one.fit, one.measure): one.value for one in rows}
+
+
+def test_reliability_is_the_sum_of_the_confidences_of_all_tasks(out: Path) -> None:
+    done("report out")
+    line = line_of(out, "vcl")
+    rows = read_confidences(out / line["made"][0]["folder"] / "calibration.csv")
+    for when, wanted in (
+        ("end", [each for each in rows if each.after == line["tasks"]]),
+        ("learned", [each for each in rows if each.after == each.on]),
+    ):
+        found = unpacked(line["reliability"][when]).reshape(len(line["seeds"]), 10, 3)
+        sums = np.zeros_like(found)
+        for each in wanted:
+            sums[line["seeds"].index(each.seed), each.bin - 1] += (each.count, each.right, each.count * each.confidence)
+        assert np.allclose(found, sums)
+        assert found.sum() > 0
+
+
+def test_a_folder_without_confidences_has_a_page(out: Path) -> None:
+    for path in out.glob("parts/*/calibration.csv"):
+        path.unlink()
+    done("report out")
+    assert line_of(out, "vcl")["reliability"] == {}
+
+
+def line_of(out: Path, label: str) -> Any:
+    """A line of the page's first group."""
+    group = next(each for each in data_of(out / "report.html")["groups"] if each["name"] == "split-digits")
+    return next(each for each in group["lines"] if each["label"] == label)
 
 
 def test_generators_have_pictures(out: Path) -> None:

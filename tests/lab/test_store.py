@@ -34,7 +34,7 @@ from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.provenance import made_by
 from vcl.lab.registry import method as entry_of
-from vcl.lab.results import methods, read_csv, read_measures, read_objectives
+from vcl.lab.results import methods, read_confidences, read_csv, read_measures, read_objectives
 from vcl.lab.runner import FinishedTask, quiet, run_method
 from vcl.lab.settings import settings_in
 from vcl.lab.store import RunKey, Store
@@ -133,7 +133,7 @@ def test_a_second_call_computes_nothing(store: Store, monkeypatch: pytest.Monkey
     assert again[:3] == first[:3]
     assert files_under(store.root) == content
     names = sorted(path.name for path in only(store).iterdir())
-    assert names == ["fits.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
+    assert names == ["calibration.csv", "fits.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
 
 
 def test_one_objective_for_each_run_and_epoch(store: Store) -> None:
@@ -147,6 +147,18 @@ def test_one_objective_for_each_run_and_epoch(store: Store) -> None:
     }
     assert len({each.value for each in found}) == len(found)
     assert all(-10_000 < each.value < 0 for each in found)
+
+
+def test_confidences_are_of_the_last_task_and_of_when_each_was_learned(store: Store) -> None:
+    made = computed(plan("mle", "epochs=4"), store)
+    found = read_confidences(only(store) / "calibration.csv")
+    assert len({each[:5] for each in found}) == len(found)
+    assert {each[2:4] for each in found} == {(1, 1), (2, 2), (3, 1), (3, 2), (3, 3)}
+    for row in made.rows:
+        mine = [each for each in found if each[:4] == row[:4]]
+        if row.metric == "accuracy" and mine:
+            assert sum(each.right for each in mine) / sum(each.count for each in mine) == pytest.approx(row.value)
+        assert all((each.bin - 1) / 10 < each.confidence <= each.bin / 10 for each in mine)
 
 
 FITS = {"variational fit": 4, "variational fit 2": 3}
@@ -341,9 +353,9 @@ def test_a_process_that_is_killed_is_continued_by_the_same_command(
     assert (
         sorted(found)
         == sorted(whole)
-        == ["fits.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
+        == ["calibration.csv", "fits.csv", "objective.csv", "part.json", "predictive.safetensors", "rows.csv"]
     )
-    for name in ("fits.csv", "objective.csv", "rows.csv", "predictive.safetensors"):
+    for name in ("calibration.csv", "fits.csv", "objective.csv", "rows.csv", "predictive.safetensors"):
         assert found[name] == whole[name], name
     assert shown_rows(here / "out") == shown_rows(here / "whole")
 

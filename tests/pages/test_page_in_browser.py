@@ -146,6 +146,18 @@ def test_every_number_leads_to_its_rows(browser: Any, tmp_path: Path) -> None:
     quiet(browser, path)
 
 
+def test_reliability_diagrams_say_what_was_right_and_lead_to_the_counts(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    click(browser, "figcaption button.number", 1)
+    assert texts(browser, "figcaption button.number")[1] == "right 60.0 %, mean confidence 75.0 %"
+    assert "ewc" in texts(browser, "dialog h2")[0]
+    assert texts(browser, "dialog tbody tr:nth-child(1) td") == ["ewc", "0", "6", "100", "60", "0.75"]
+    assert len(texts(browser, "dialog tbody tr")) == 3 * 5
+    browser.execute_script("drawAll(false)")
+    assert len(texts(browser, ".share")) == 3 * 5
+    quiet(browser, path)
+
+
 def test_hostile_names_do_nothing(browser: Any, tmp_path: Path) -> None:
     path = opened(browser, hostile(), tmp_path)
     assert texts(browser, "h1") == [HOSTILE[0]]

@@ -13,6 +13,7 @@ from vcl.predicting.metrics import (
     calibration_error,
     forgetting,
     log_predictive,
+    reliability,
 )
 
 Measure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -64,6 +65,17 @@ def test_a_calibrated_coin_has_no_calibration_error_and_an_impossible_label_a_fi
     p = torch.tensor([[0.5, 0.5]] * 4)
     assert calibration_error(p, torch.tensor([0, 1, 0, 1])).item() == pytest.approx(0)
     assert log_predictive(torch.tensor([[1.0, 0.0]]), torch.tensor([1])).item() == pytest.approx(-69.08, abs=0.01)
+
+
+def test_bins_of_confidence_count_examples_and_those_that_are_right() -> None:
+    p = torch.tensor([[0.85, 0.15], [0.2, 0.8], [0.45, 0.55], [1.0, 0.0]], dtype=torch.float64)
+    found = reliability(p, torch.tensor([0, 0, 1, 0]))
+    assert found.shape == (10, 3)
+    assert found[7].tolist() == pytest.approx([1, 0, 0.8])  # bin b holds (b / 10, (b + 1) / 10]
+    assert found[8].tolist() == pytest.approx([1, 1, 0.85])
+    assert found[[5, 9]].tolist() == [[1, 1, pytest.approx(0.55)], [1, 1, 1]]
+    gaps = (found[:, 1] - found[:, 2]).abs().sum() / 4
+    assert gaps.item() == pytest.approx(calibration_error(p, torch.tensor([0, 0, 1, 0]), bins=10).item())
 
 
 MEASURES = (accuracy, log_predictive, brier, calibration_error)

@@ -9,7 +9,7 @@ from typing import Annotated
 import torch
 
 from vcl.lab import classification, tables
-from vcl.lab.classification import ACCURACY, METRICS
+from vcl.lab.classification import ACCURACY, measured
 from vcl.lab.evaluation import Evaluation, EvaluationContext, PreparationContext, TableFormat
 from vcl.lab.generative.artifacts import decoders, samples
 from vcl.lab.results import Row, final_score, methods
@@ -57,9 +57,7 @@ def evaluate(context: EvaluationContext) -> list[Row]:
         context.require_finite(
             found.isfinite().flatten(1).all(1), f"the log p(x | y) on task {number} ({task.name}) are"
         )
-        probabilities = classify(found)
-        for metric, measure in METRICS.items():
-            rows += context.rows(number, metric, measure(probabilities, place[test.y]))
+        rows += measured(context, number, classify(found), place[test.y])
     return rows + sizes(context, len(heads))
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from vcl.lab import tables
 from vcl.lab.evaluation import Evaluation, EvaluationContext, Score, TableFormat
 from vcl.lab.methods.fits import Estimator
-from vcl.lab.results import Row
+from vcl.lab.results import Confidence, Row
 from vcl.lab.settings import Repeats
-from vcl.predicting.metrics import accuracy, brier, calibration_error, log_predictive
+from vcl.predicting.metrics import accuracy, brier, calibration_error, log_predictive, reliability
 from vcl.predicting.prediction import predict
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -61,9 +61,22 @@ def evaluate(context: EvaluationContext) -> list[Row]:
         context.require_finite(
             found.isfinite().flatten(1).all(1), f"the predictions on task {number} ({task.name}) are"
         )
-        for metric, measure in METRICS.items():
-            rows += context.rows(number, metric, measure(found, test.y.to(found.device)))
+        rows += measured(context, number, found, test.y.to(found.device))
     return rows
+
+
+def measured(context: EvaluationContext, number: int, probabilities: Tensor, y: Tensor) -> list[Row]:
+    """The rows of every metric of predictions on a task; their confidences are kept beside them."""
+    bins = reliability(probabilities, y).tolist()
+    context.confident([
+        Confidence(run.label, run.seed, context.state.t, number, place, int(count), int(right), total / count)
+        for run, mine in zip(context.runs, bins, strict=True)
+        for place, (count, right, total) in enumerate(mine, start=1)
+        if count
+    ])  # fmt: skip
+    return [
+        row for metric, measure in METRICS.items() for row in context.rows(number, metric, measure(probabilities, y))
+    ]
 
 
 def draw(rows: Sequence[Row], title: str, paper: Mapping[str, float], path: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from vcl.data import Data
 from vcl.errors import NonFiniteError, too_fast
 from vcl.fitting.progress import Report, silent
 from vcl.lab.methods.entry import MethodEntry
-from vcl.lab.results import Row
+from vcl.lab.results import Confidence, Row
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
 from vcl.recursion import State, Task
@@ -44,6 +44,10 @@ class PreparationContext(NamedTuple):
     """
 
 
+def unkept(confidences: Sequence[Confidence]) -> None:
+    """Keep nothing of the confidences."""
+
+
 class EvaluationContext(NamedTuple):
     """What there is to evaluate after a task: the tasks met so far (their test data alone) under the state.
 
@@ -63,6 +67,8 @@ class EvaluationContext(NamedTuple):
     """What ``prepare`` returned."""
     report: Report = silent
     """What fits report to; it carries the journal, where long measurements are kept too."""
+    confident: Callable[[Sequence[Confidence]], None] = unkept
+    """Takes the binned confidences of predictions."""
 
     def tested(self) -> Iterator[tuple[int, Task, Data]]:
         """The tasks with test data: the number of each, from 1, the task, and its test data."""

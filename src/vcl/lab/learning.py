@@ -25,11 +25,14 @@ from vcl.lab.progress import both, watching
 from vcl.lab.provenance import now
 from vcl.lab.reading import check_pictures, check_rows, read_part, read_state, reading
 from vcl.lab.results import (
+    CONFIDENCES,
     MEASURES,
     OBJECTIVES,
+    Confidence,
     FitMeasure,
     Objective,
     Row,
+    read_confidences,
     read_csv,
     read_measures,
     read_objectives,
@@ -38,6 +41,7 @@ from vcl.lab.results import (
 )
 from vcl.lab.runner import run_method
 from vcl.lab.store import (
+    CALIBRATION,
     FITS,
     MOVING,
     OBJECTIVE,
@@ -96,7 +100,7 @@ class Learning(NamedTuple):
         """Rows, objectives, pictures and the state are kept after each task, the state last; within one the journal."""
         (plan, entry, data), store = self.part, self.store
         state, rows, pictures, objectives = None, list[Row](), list[Tensor](), list[Objective]()
-        measures = list[FitMeasure]()
+        measures, confidences = list[FitMeasure](), list[Confidence]()
         known = _about(self.part, self.value, runs, self.notes, store.asked) if stack is None else dict(stack.known)
         if stack is not None:
             remove_unfinished(folder)
@@ -107,6 +111,8 @@ class Learning(NamedTuple):
                 objectives = [each for each in read_objectives(folder / OBJECTIVE) if each.task <= state.t]
             with reading(folder / FITS):
                 measures = [each for each in read_measures(folder / FITS) if each.task <= state.t]
+            with reading(folder / CALIBRATION):
+                confidences = [each for each in read_confidences(folder / CALIBRATION) if each.after <= state.t]
             # Rows are written before the state, and may be of a task more.
             known |= {"tasks": stack.known["tasks"][: state.t], "seconds": stack.known["seconds"]}
             known["set_aside"] = [each._asdict() for each in state.set_aside]
@@ -135,6 +141,8 @@ class Learning(NamedTuple):
                 rows += done.rows
                 objectives += _objectives(epochs, done.number, stored, done.state)
                 measures += _measures(epochs, done.number, stored, done.state)
+                # Of older tasks: the confidences when each was learned, and those of now.
+                confidences = [each for each in confidences if each.on == each.after] + list(done.confidences)
                 epochs.clear()
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
                 known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
@@ -146,6 +154,8 @@ class Learning(NamedTuple):
                 write_atomic(folder / OBJECTIVE, write_csv(OBJECTIVES, objectives))
                 if measures:
                     write_atomic(folder / FITS, write_csv(MEASURES, measures))
+                if confidences:
+                    write_atomic(folder / CALIBRATION, write_csv(CONFIDENCES, confidences))
                 write_atomic(folder / ROWS, to_csv(rows))
                 store.write(folder, known)
                 # The last state is not needed to go on; a stop before the end learns the last task again.

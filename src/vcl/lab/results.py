@@ -67,6 +67,25 @@ class FitMeasure(NamedTuple):
 MEASURES = FitMeasure._fields
 
 
+class Confidence(NamedTuple):
+    """What was true of the predictions of a run whose confidence is in one of ten bins; ``bin`` is from 1.
+
+    ``right`` of ``count`` test examples of task ``on`` were right after task ``after``; ``confidence`` is their mean.
+    """
+
+    method: str
+    seed: int
+    after: int
+    on: int
+    bin: int
+    count: int
+    right: int
+    confidence: float
+
+
+CONFIDENCES = Confidence._fields
+
+
 class Summary(NamedTuple):
     """Mean and standard error over seeds; the error is NaN for a single seed, and the mean too where there is none."""
 
@@ -143,6 +162,11 @@ def read_objectives(path: Path) -> list[Objective]:
 def read_measures(path: Path) -> list[FitMeasure]:
     """The measures of a part's fits; an empty list if the file does not exist."""
     return _read(path, FitMeasure) if path.exists() else []
+
+
+def read_confidences(path: Path) -> list[Confidence]:
+    """The binned confidences of a part; an empty list if the file does not exist."""
+    return _read(path, Confidence) if path.exists() else []
 
 
 def _read(path: Path, kind: type[T]) -> list[T]:

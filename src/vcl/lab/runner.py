@@ -14,7 +14,7 @@ from vcl.lab.arithmetic import matrix_products
 from vcl.lab.evaluation import EvaluationContext, Run, Score
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.plan import Plan
-from vcl.lab.results import Row
+from vcl.lab.results import Confidence, Row
 from vcl.lab.settings import values_of
 from vcl.lab.streams import Arrays
 from vcl.ops.rng import Rng
@@ -39,6 +39,8 @@ class FinishedTask(NamedTuple):
     """What the evaluation's ``samples`` returned."""
     kept: State[Any] | None = None
     """After the last task: what is kept for later predictions."""
+    confidences: Sequence[Confidence] = ()
+    """Of the predictions, where there are any."""
 
 
 def quiet(line: str) -> None:
@@ -67,11 +69,13 @@ def run_method(
     if state is None:
         state = initial(model, method, len(runs), plan.device)
 
+    confidences: list[Confidence] = []
+
     def context_after(state: State[Any], met: list[Task]) -> EvaluationContext:
         left = tuple(runs[run] for run in state.alive)
         return EvaluationContext(
             plan.setup.prediction, entry, lr, left, plan.device, model, state, met, rng.select(state.alive), prepared,
-            report,
+            report, confidences.extend,
         )  # fmt: skip
 
     # Only the test data of old tasks is kept, of the runs that are left.
@@ -86,6 +90,7 @@ def run_method(
             while rows is None:
                 met = _left(met, before, state.alive)
                 context, before = context_after(state, met), state.alive
+                confidences.clear()
                 try:
                     rows = evaluation.evaluate(context)
                 except NonFiniteError as error:
@@ -96,8 +101,9 @@ def run_method(
         kept = evaluation.keep(context) if state.t == stream.size else None
         seconds, tested = perf_counter() - began, task.test is not None
         yield FinishedTask(
-            entry.name, task.name, state.t, stream.size, seconds, rows, state, evaluation.score, tested, pictures, kept
-        )
+            entry.name, task.name, state.t, stream.size, seconds, rows, state, evaluation.score, tested, pictures, kept,
+            tuple(confidences),
+        )  # fmt: skip
 
 
 def _test_alone(task: Task, alive: Sequence[int]) -> Task:

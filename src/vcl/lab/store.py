@@ -7,6 +7,7 @@ lambda, are kept in *stacks*: those that were computed together, in a folder of 
                                  rows.csv             one number per (method, seed, after task, on task, metric)
                                  objective.csv        the objective after each epoch of each fit
                                  fits.csv             how far each variational fit got: KLs, limited variances
+                                 calibration.csv      how often predictions were right, by confidence
                                  state.safetensors    where it stands, until it is finished
                                  journal-7.…          where the task in progress stands (:mod:`vcl.learner.generations`)
                                  predictive.safetensors  once it is finished: what predictions need
@@ -48,7 +49,7 @@ from vcl.recursion import SetAside
 
 PARTS = "parts"
 PART, ROWS, STATE, PREDICTIVE = "part.json", "rows.csv", "state.safetensors", "predictive.safetensors"
-PICTURES, OBJECTIVE, FITS = "pictures.safetensors", "objective.csv", "fits.csv"
+PICTURES, OBJECTIVE, FITS, CALIBRATION = "pictures.safetensors", "objective.csv", "fits.csv", "calibration.csv"
 HASH = "[0-9a-f]" * 12
 MOVING = "still_moving"
 """In part.json: one line, where the variances of many fits show their start (:mod:`vcl.fitting.health`)."""

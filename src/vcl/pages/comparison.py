@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, final
 
 import numpy as np
@@ -64,6 +64,8 @@ class Line:
     made: Sequence[Mapping[str, Any]] = ()
     objective: Sequence[Fit] = ()
     fits: Sequence[Measures] = ()
+    reliability: Mapping[str, Any] = field(default_factory=dict)
+    """[seeds, bins, 3]: examples, those that are right, and the sum of confidences; ``end`` and ``learned``."""
 
 
 @final
@@ -136,6 +138,7 @@ def _line(line: Line) -> dict[str, Any]:
             {"task": fit.task, "fit": fit.fit, "measures": {name: list(each) for name, each in fit.measures.items()}}
             for fit in line.fits
         ],
+        "reliability": {when: packed(values) for when, values in line.reliability.items()},
     }
 
 

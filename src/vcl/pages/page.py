@@ -20,7 +20,7 @@ from vcl.pages.comparison import Comparison
 from vcl.pages.sections import Section
 
 STYLES = ("page.css",)
-SCRIPTS = ("dom.js", "tables.js", "charts.js", "runs.js", "parts.js", "main.js")
+SCRIPTS = ("dom.js", "tables.js", "charts.js", "runs.js", "parts.js", "calibration.js", "main.js")
 MARK = '<meta name="generator" content="vcl pages">'
 """In every page, so that a page can be told from another file."""
 

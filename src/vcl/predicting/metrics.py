@@ -62,6 +62,19 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> Tenso
     return gap.abs().sum(-1) / confidence.shape[-1]
 
 
+def reliability(probabilities: Tensor, y: Tensor, bins: int = 10) -> Tensor:
+    """What a reliability diagram is drawn from: examples, those that are right, and the sum of confidences.
+
+    One line for each of ``bins`` equal bins of confidence, as in :func:`calibration_error`: [..., bins, 3].
+    """
+    confidence, guess = probabilities.double().max(-1)
+    right = (guess == _labels(y, probabilities)).double()
+    place = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
+    each = torch.stack([torch.ones_like(right), right, confidence], -1)
+    found = torch.zeros(*confidence.shape[:-1], bins, 3, dtype=torch.float64, device=confidence.device)
+    return found.scatter_add_(-2, place.unsqueeze(-1).expand_as(each), each)
+
+
 def _labels(y: Tensor, probabilities: Tensor) -> Tensor:
     """Labels as int64 [..., N], which runs may share; VclError unless they match [..., N, C]."""
     wanted = probabilities.shape[:-1]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vcl.lab.evaluation import Score
 from vcl.lab.figures.sample_grid import WHITE, canvas
+from vcl.lab.report.calibration import reliability
 from vcl.lab.report.objectives import Budget, measures, objectives
 from vcl.lab.results import Row, label, methods, split_label
 from vcl.lab.settings import text_of
@@ -128,6 +129,7 @@ def _lines(source: Source, several: bool, budget: Budget) -> Iterator[Line]:
             made=[_made(member, source.folder) for member in mine],
             objective=objectives(mine, budget, name, seeds),
             fits=measures(mine, name, seeds),
+            reliability=reliability(mine, name, seeds),
         )
 
 

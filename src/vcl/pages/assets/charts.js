@@ -52,21 +52,22 @@ function limits(values, least) {
 }
 
 // Series of points {x, mean, error, seeds}, with bands of one standard error. ``marks`` are dashes, such as the paper's.
-function lines({ series, marks = [], xs, label, log, small, digits, alt, unit = "", open, range, points = true }) {
+function lines({ series, marks = [], xs, label, log, small, digits, alt, unit = "", open, range, points = true, under, between }) {
   return (width) => {
     const height = Math.round(small ? Math.min(190, Math.max(150, width * 0.6)) : Math.min(380, Math.max(240, width * 0.5)));
     const every = series.flatMap((one) => one.points.flatMap((p) => [p.mean, p.mean - (p.error || 0), p.mean + (p.error || 0)]));
     const y = range || limits([...every, ...marks.map((mark) => mark.value)]);
     const low = xs.length ? Math.min(...xs) : 1, high = xs.length ? Math.max(...xs) : 1, unitX = (high - low) || 1;
     const room = marks.length ? 0.07 : 0.02;
-    const x = log ? { low: low / 1.3, high: high * 1.3, log } : { low: low - 0.03 * unitX, high: high + room * unitX };
+    const x = between || (log ? { low: low / 1.3, high: high * 1.3, log } : { low: low - 0.03 * unitX, high: high + room * unitX });
     const f = frame(width, height, { ...x, ticks: xs, label }, y, alt, small);
+    if (under) f.svg.append(...under(f, height));
     const tip = el("output", { class: "tip", hidden: true });
     const targets = [];
     for (const one of series) {
       const known = one.points.filter((p) => Number.isFinite(p.mean));
       if (!known.length) continue;
-      const group = shape("g", { class: one.tint || tint(one.place) });
+      const group = shape("g", { class: (one.tint || tint(one.place)) + (one.faint ? " faint" : "") });
       const banded = known.filter((p) => Number.isFinite(p.error));
       if (banded.length > 1) {
         const up = banded.map((p) => `${f.px(p.x)},${f.py(p.mean + p.error)}`), down = banded.map((p) => `${f.px(p.x)},${f.py(p.mean - p.error)}`).reverse();
@@ -74,7 +75,7 @@ function lines({ series, marks = [], xs, label, log, small, digits, alt, unit = 
       } else for (const p of banded) group.append(shape("path", { class: "line", d: `M${f.px(p.x)},${f.py(p.mean - p.error)}V${f.py(p.mean + p.error)}` }));
       group.append(shape("path", { class: "line", d: known.map((p, place) => `${place ? "L" : "M"}${f.px(p.x).toFixed(1)},${f.py(p.mean).toFixed(1)}`).join("") }));
       for (const p of known) {
-        if ((points || known.length === 1) && known.length <= 40) group.append(shape("path", { class: "mark", d: MARKS[(one.place || 0) % 8], transform: `translate(${f.px(p.x).toFixed(1)} ${f.py(p.mean).toFixed(1)})${small ? " scale(.75)" : ""}` }));
+        if ((points && !one.faint || known.length === 1) && known.length <= 40) group.append(shape("path", { class: "mark", d: MARKS[(one.place || 0) % 8], transform: `translate(${f.px(p.x).toFixed(1)} ${f.py(p.mean).toFixed(1)})${small ? " scale(.75)" : ""}` }));
         targets.push({ one, p, x: f.px(p.x), y: f.py(p.mean) });
       }
       f.svg.append(group);

@@ -103,7 +103,7 @@ class Comparison {
     const lines_ = this.lines(), metric = this.metricOf(this.metric);
     const parts = metric && lines_.length && this.chosen.size ? [
       this.curves(lines_, metric), this.perTask(lines_, metric), this.matrices(lines_, metric), this.changes(lines_, metric),
-      this.others(lines_), this.lambdas(metric), convergence(this, lines_), fits(this, lines_)] : [el("p", { class: "note" }, "Nothing is chosen: choose a method in the table, and a seed.")];
+      calibration(this, lines_), this.others(lines_), this.lambdas(metric), convergence(this, lines_), fits(this, lines_)] : [el("p", { class: "note" }, "Nothing is chosen: choose a method in the table, and a seed.")];
     this.body.replaceChildren(...[...parts, pictures(this), cost(this), settings(this, lines_), made(this)].filter(Boolean));
   }
 
@@ -211,8 +211,7 @@ class Comparison {
   others(lines_) {
     const rest = this.group.metrics.filter((metric) => metric.name !== this.metric);
     if (!rest.length || this.group.tasks.length < 2) return null;
-    const named = rest.some((metric) => metric.name === "calibration error") ? "Calibration and the other metrics" : "The other metrics";
-    return el("section", {}, el("h3", {}, named), legend(lines_), el("div", { class: "panels large" }, ...rest.map((metric) => figure(`${metric.name}${metric.unit.trim() ? ` (${metric.unit.trim()})` : ""}${metric.better ? `: ${metric.better} is better` : ""}`, this.curveOf(lines_, metric, true)))));
+    return el("section", {}, el("h3", {}, "The other metrics"), legend(lines_), el("div", { class: "panels large" }, ...rest.map((metric) => figure(`${metric.name}${metric.unit.trim() ? ` (${metric.unit.trim()})` : ""}${metric.better ? `: ${metric.better} is better` : ""}`, this.curveOf(lines_, metric, true)))));
   }
   lambdas(metric) {
     const grids = new Map();
