@@ -119,7 +119,11 @@ def test_reliability_is_the_sum_of_the_confidences_of_all_tasks(out: Path) -> No
         found = unpacked(line["reliability"][when]).reshape(len(line["seeds"]), 10, 3)
         sums = np.zeros_like(found)
         for each in wanted:
-            sums[line["seeds"].index(each.seed), each.bin - 1] += (each.count, each.right, each.count * each.confidence)
+            sums[line["seeds"].index(each.seed), each.bin - 1] += (
+                each.examples,
+                each.right,
+                each.examples * each.confidence,
+            )
         assert np.allclose(found, sums)
         assert found.sum() > 0
 

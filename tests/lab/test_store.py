@@ -157,7 +157,7 @@ def test_confidences_are_of_the_last_task_and_of_when_each_was_learned(store: St
     for row in made.rows:
         mine = [each for each in found if each[:4] == row[:4]]
         if row.metric == "accuracy" and mine:
-            assert sum(each.right for each in mine) / sum(each.count for each in mine) == pytest.approx(row.value)
+            assert sum(each.right for each in mine) / sum(each.examples for each in mine) == pytest.approx(row.value)
         assert all((each.bin - 1) / 10 < each.confidence <= each.bin / 10 for each in mine)
 
 

@@ -70,7 +70,7 @@ MEASURES = FitMeasure._fields
 class Confidence(NamedTuple):
     """What was true of the predictions of a run whose confidence is in one of ten bins; ``bin`` is from 1.
 
-    ``right`` of ``count`` test examples of task ``on`` were right after task ``after``; ``confidence`` is their mean.
+    ``right`` of ``examples`` test examples of task ``on`` were right after task ``after``; ``confidence`` is their mean.
     """
 
     method: str
@@ -78,7 +78,7 @@ class Confidence(NamedTuple):
     after: int
     on: int
     bin: int
-    count: int
+    examples: int
     right: int
     confidence: float
 

@@ -30,7 +30,7 @@ def reliability(members: Sequence[Member], label: str, seeds: Sequence[int]) -> 
     last = {seed: max((after for one, after, _, _ in found if one == seed), default=0) for seed in seeds}
     end, learned = (np.zeros((len(seeds), BINS, 3)) for _ in range(2))
     for row in found.values():
-        numbers = (row.count, row.right, row.count * row.confidence)
+        numbers = (row.examples, row.right, row.examples * row.confidence)
         if row.after == last[row.seed]:
             end[place[row.seed], row.bin - 1] += numbers
         if row.after == row.on:
