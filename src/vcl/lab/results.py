@@ -70,7 +70,7 @@ MEASURES = FitMeasure._fields
 class Confidence(NamedTuple):
     """What was true of the predictions of a run whose confidence is in one of ten bins; ``bin`` is from 1.
 
-    ``right`` of ``examples`` test examples of task ``on`` were right after task ``after``; ``confidence`` is their mean.
+    After task ``after``, ``right`` of ``examples`` of task ``on`` were right; ``confidence`` is their mean.
     """
 
     method: str
