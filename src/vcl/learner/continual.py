@@ -171,7 +171,7 @@ class ContinualLearner(ABC):
     def _learned(self, prepared: Prepared, draft: Draft, watch: Watch, begun: float) -> Knowledge:
         """The knowledge after the update."""
         known, settings, examples = self._known, self.settings, len(draft.read.x)
-        method = way_of(settings.method).method(settings.effort, examples, settings.memory)
+        method = way_of(settings.method).method(settings.shape, settings.effort, examples, settings.memory)
         model = prepared.model(self._likelihood())
         before: State[Any] = initial(model, method, 1, self.device) if known is None else known.state
         if draft.forget:

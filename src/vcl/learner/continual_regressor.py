@@ -179,7 +179,7 @@ class ContinualRegressor(ContinualLearner):
         now, data = before, dataset(step.x, step.y, step.task, step.head)
         effort, settings, examples = self.settings.effort, self.settings, len(step.y)
         brief = replace(effort, epochs=max(1, effort.ascent(examples).epochs // 3))
-        quick = way_of(settings.method).method(brief, examples, settings.memory)
+        quick = way_of(settings.method).method(settings.shape, brief, examples, settings.memory)
         state = step.before
         for number in range(1, ROUNDS + 1):
             likelihood = self._family(step.outputs, now)

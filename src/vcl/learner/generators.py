@@ -95,7 +95,7 @@ class Generative:
             made = mlp_vae(pixels, max(2, min(50, pixels // 4)), units, units, likelihood)
         return Generators(made, f"a generator for each class, {units} units a layer")
 
-    def method(self, effort: Effort, examples: int, memory: int) -> Method[Any]:
+    def method(self, shape: Shape, effort: Effort, examples: int, memory: int) -> Method[Any]:
         """VCL over the shared decoder, as in the paper's section 6.2, with a decayed rate."""
         how = effort.ascent(examples)
         how = Ascent(how.epochs, min(50, how.batch or 50), effort.lr or 1e-3, "cosine")

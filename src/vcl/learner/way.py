@@ -82,7 +82,7 @@ class Way(Protocol):
         """The network prepared for inputs like ``example`` [1, ...]."""
         ...
 
-    def method(self, effort: Effort, examples: int, memory: int) -> Method[Any]:
+    def method(self, shape: Shape, effort: Effort, examples: int, memory: int) -> Method[Any]:
         """The projection and the coreset rule for an update of so many examples."""
         ...
 

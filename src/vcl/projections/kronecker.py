@@ -249,8 +249,13 @@ class _Last:
             self.report(self.last._replace(note=text))
 
 
+FEW = 4
+"""The parameters that a remark names."""
+
+
 def _treatment(model: Model, layout: Layout, blocks: tuple[Block, ...]) -> str:
     """A remark on the parameters that have a diagonal instead of factors, if any."""
     inside = {name for block in blocks for name in block.names}
     rest = [name for name in held(model, layout).names if name not in inside]
-    return f"diagonal instead of Kronecker factors: {', '.join(rest)}" if rest else ""
+    some = ", ".join(rest[:FEW]) + (f" and {len(rest) - FEW} more" if len(rest) > FEW else "")
+    return f"diagonal instead of Kronecker factors: {some}" if rest else ""
