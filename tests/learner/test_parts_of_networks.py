@@ -19,6 +19,7 @@ from vcl.errors import VclError
 from vcl.learner import ContinualClassifier, features
 from vcl.learner.continual import ContinualLearner
 from vcl.learner.features import features_within
+from vcl.learner.networks import WIDEST
 from vcl.models.prefix import Prefix
 
 X = numbers(200)
@@ -184,6 +185,14 @@ class TestAdapters:
         x = numbers(200, 5)
         learner = classifier(net(), adapters=4, **fit("laplace")).update(x, classes_of(x))
         assert (learner.predict(x) == classes_of(x)).mean() > 0.9
+
+    @pytest.mark.parametrize("method", ["structured", "laplace"])
+    def test_on_a_wide_layer_they_have_no_factor_of_its_size(self, method: str) -> None:
+        wide = nn.Sequential(nn.Linear(4, WIDEST + 1), nn.ReLU(), nn.Linear(WIDEST + 1, 8), nn.ReLU())
+        learner = classifier(wide, adapters=2, method=method, epochs=1).update(X[:32], Y[:32])
+        q = learner._knows().state.propagated
+        assert {block.weight for block in q.blocks} == {"trunk.0.down.weight", "trunk.2.up.weight", "heads.all.weight"}
+        assert "diagonal instead of Kronecker factors: trunk.0.up.weight" in learner.history[-1].line()
 
     def test_there_must_be_a_place_for_them(self) -> None:
         conv = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 2, 2), nn.Flatten())
