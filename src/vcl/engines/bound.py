@@ -11,6 +11,7 @@ from vcl.beliefs.mean_field_fit import MeanFieldFit
 from vcl.data import Data, weight_of_each
 from vcl.engines.general import General, Gradient, differentiate
 from vcl.engines.layered import Layered
+from vcl.engines.structure import blocks_of
 from vcl.engines.suppliers import UNITS, supplier_for
 from vcl.engines.usage import Estimator, Usage
 from vcl.engines.walk import runs_of
@@ -26,6 +27,9 @@ class Bound(Protocol):
     name: str
     """The engine that computes it, and the fallback if that engine has no rules for the family."""
 
+    unit: int
+    """The noise of a draw takes a multiple of this many values."""
+
     seeded: bool
     """Whether it takes the key of a step's noise instead of the noise."""
 
@@ -33,8 +37,8 @@ class Bound(Protocol):
         """The number of standard normals per draw, without those of latent variables."""
         ...
 
-    def aligned(self, size: int) -> int:
-        """The stride between draws with noise of this size: the size, rounded up where kernels need it."""
+    def widths(self, batch: Data) -> tuple[int, ...]:
+        """The units of every layer that draws its units, in the order of the noise, where it ends with theirs."""
         ...
 
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
@@ -55,10 +59,6 @@ class LayeredBound:
         kind = supplier_for(fit, estimator, engine.name)
         self.rule, self.seeded, self.unit = kind.RULE, kind.SEEDED, UNITS[engine.name]
 
-    def aligned(self, size: int) -> int:
-        """The next multiple of the engine's unit."""
-        return -(-size // self.unit) * self.unit
-
     def walk(self, batch: Data, like: Tensor) -> Any:
         """The walk for batches of this size, for one group of the supplier's runs."""
         runs = self.supplier.groups[0]
@@ -73,6 +73,12 @@ class LayeredBound:
         kind = supplier_for(self.fit, self.estimator, self.engine.name)
         size: int = kind.noise_of(self.fit, batch.size, [shapes[name] for name in names])
         return size
+
+    def widths(self, batch: Data) -> tuple[int, ...]:
+        """Of the layers that draw units, in the order of a walk."""
+        blocks = blocks_of(self.engine.structure, batch.heads) if self.rule == "local" else ()
+        known = self.fit.points.names
+        return tuple(self.engine.shapes[block.weight][0] for block in blocks if block.weight not in known)
 
     @torch.no_grad()
     def gradient(self, parameters: Parameters, batch: Data, total: int, noise: Tensor | Key) -> Gradient:
@@ -114,10 +120,6 @@ class GeneralBound:
         self.seeded = estimator != "local" and self.drawn.SEEDED
         self.unit = UNITS[engine.name]
 
-    def aligned(self, size: int) -> int:
-        """The next multiple of the engine's unit."""
-        return -(-size // self.unit) * self.unit
-
     def usage(self, batch: Data) -> Usage:
         """How each parameter is treated in such batches, from one recorded pass; cached."""
         kind = (batch.size, batch.sources)
@@ -130,6 +132,10 @@ class GeneralBound:
     def noise(self, batch: Data) -> int:
         """One per drawn parameter, and one per unit and example of layers that draw their units."""
         return self.usage(batch).noise
+
+    def widths(self, batch: Data) -> tuple[int, ...]:
+        """Of the linear layers that draw units, in the order in which the module calls them."""
+        return self.usage(batch).widths
 
     def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run [R], differentiable by torch."""
@@ -201,20 +207,20 @@ class GeneralBound:
 class DrawnBound:
     """L(q) by draws of all of theta, for any family; torch differentiates fit.draw and fit.kl."""
 
-    seeded = False
+    seeded, unit = False, 1
 
     def __init__(self, engine: General | Layered, fit: Any, draws: int, latent: int) -> None:
         self.engine, self.fit, self.draws, self.latent = engine, fit, draws, latent
         self.name = f"{engine.name}, theta drawn whole (no rules for the family {type(fit).__name__})"
 
-    def aligned(self, size: int) -> int:
-        """The size itself."""
-        return size
-
     def noise(self, batch: Data) -> int:
         """The family's number."""
         size: int = self.fit.noise
         return size
+
+    def widths(self, batch: Data) -> tuple[int, ...]:
+        """None: all of theta is drawn."""
+        return ()
 
     def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run [R], differentiable by torch."""

@@ -20,7 +20,7 @@ from vcl.data import Data, as_labels, weight_of_each
 from vcl.engines.bound import Parameters, split_noise
 from vcl.engines.general import Gradient, differentiate
 from vcl.engines.layered import Layered
-from vcl.engines.structure import Chain, Fork
+from vcl.engines.structure import Chain, Fork, blocks_of
 from vcl.engines.walk import runs_of
 from vcl.ops.layer_weights import Block
 from vcl.ops.layers import TINY
@@ -32,7 +32,7 @@ from vcl.ops.rows import as_input
 class RotatedBound:
     """L(q) for a fork of chains; torch differentiates the layers, and the KL has an explicit gradient."""
 
-    seeded = False
+    seeded, unit = False, 1
 
     def __init__(self, engine: Layered, fit: KroneckerFit, draws: int) -> None:
         assert isinstance(engine.structure, Fork)
@@ -40,17 +40,13 @@ class RotatedBound:
         self.fit, self.draws, self.shapes = fit, draws, engine.shapes
         self.name = f"{engine.name.partition('/')[0]}/torch, rotated"
 
-    def aligned(self, size: int) -> int:
-        """The size itself."""
-        return size
-
     def noise(self, batch: Data) -> int:
         """One per unit and example of every linear layer."""
-        return batch.size * sum(self.shapes[block.weight][0] for block in self._blocks(batch.heads))
+        return batch.size * sum(self.widths(batch))
 
-    def _blocks(self, heads: tuple[str, ...]) -> list[Block]:
-        steps = (*self.structure.trunk, *(self.structure.heads[head] for head in heads))
-        return [step for step in steps if isinstance(step, Block)]
+    def widths(self, batch: Data) -> tuple[int, ...]:
+        """Of every linear layer."""
+        return tuple(self.shapes[block.weight][0] for block in blocks_of(self.structure, batch.heads))
 
     def value(self, parameters: Parameters, batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(q) of each run [R], differentiable by torch."""

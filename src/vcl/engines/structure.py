@@ -61,6 +61,15 @@ class Opaque(NamedTuple):
 Structure = Fork | Latent | Opaque
 
 
+def blocks_of(structure: Fork | Latent, heads: Iterable[str]) -> tuple[Block, ...]:
+    """The linear layers that batches of these heads go through, in order."""
+    if isinstance(structure, Latent):
+        steps: tuple[Block | nn.Module, ...] = (*structure.encoder, *structure.decoder)
+    else:
+        steps = (*structure.trunk, *(structure.heads[head] for head in heads))
+    return tuple(step for step in steps if isinstance(step, Block))
+
+
 def names_in(steps: Iterable[Block | nn.Module]) -> tuple[str, ...]:
     """The names of the parameters of all linear layers."""
     return tuple(name for step in steps if isinstance(step, Block) for name in step.names)

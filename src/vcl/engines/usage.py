@@ -34,11 +34,15 @@ Function = Callable[[Params], Tensor]
 
 
 class Usage(NamedTuple):
-    """How each parameter is treated, and the number of standard normals per draw."""
+    """How each parameter is treated, and the number of standard normals per draw.
+
+    ``widths`` are the units of the layers that draw units, in the order of their calls.
+    """
 
     drawn: tuple[str, ...]
     local: tuple[str, ...]
     noise: int
+    widths: tuple[int, ...]
 
 
 def find_usage(
@@ -79,7 +83,7 @@ def find_usage(
     orphans = [bias for weight, bias in recorder.pairs if bias in local and weight not in local]
     drawn, local = drawn + orphans, [name for name in local if name not in orphans]
     noise = sum(units) + sum(params[name].numel() for name in drawn)
-    return Usage(tuple(drawn), tuple(local), noise)
+    return Usage(tuple(drawn), tuple(local), noise, tuple(size // examples for size in units))
 
 
 def check_many(function: Function, params: Params) -> None:

@@ -7,3 +7,5 @@ from vcl.fitting.loop import Ascent as Ascent
 from vcl.fitting.loop import Progress as Progress
 from vcl.fitting.loop import Report as Report
 from vcl.fitting.loop import silent as silent
+from vcl.fitting.processes import Group as Group
+from vcl.fitting.processes import sharing as sharing

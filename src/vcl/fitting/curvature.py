@@ -26,6 +26,7 @@ from vcl.data import Data, weight_of_each
 from vcl.engines.choose import choose
 from vcl.engines.general import General, along, squares_one_by_one
 from vcl.errors import VclError, unknown
+from vcl.fitting.processes import current, own_pieces
 from vcl.fitting.step import gather
 from vcl.models.base import LatentModel, Model, held
 from vcl.ops.noise import draw_noise
@@ -76,6 +77,9 @@ class Curvature:
         else:
             labels = rng.at("labels") if self.kind == "true" else None
             phi = _sum_of_squares(model, layout, theta, sample, labels)
+        current().add(phi)
+        if self.kind == "hessian":
+            phi = phi.clamp(min=0)  # negative where theta is no mode
         return phi * weight_of_each(sample.size, data.size)
 
     def _of_bounds(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
@@ -101,7 +105,7 @@ class Curvature:
         noise = draw_noise(size, rng.generators(theta.device), theta)
         parts = (data.x, data.y, data.source, noise.view(data.runs, data.size, self.draws, model.latent))
         total = theta.new_zeros(theta.shape[0], known.size)
-        for chunk in zip(*(torch.split(part, chunk_for(data.runs * known.size), dim=1) for part in parts), strict=True):
+        for chunk in own_pieces(parts, chunk_for(data.runs * known.size)):
             total += known.join(squares_one_by_one(bound, mine, *chunk, fixed=params), lead=1)
         return layout.pad(total, known)
 
@@ -117,8 +121,7 @@ def _sum_of_squares(model: Model, layout: Layout, theta: Tensor, data: Data, lab
     # The general engine stores one gradient per example; the layered engine stores only activations.
     each = layout.size if isinstance(engine, General) else row_values(layout, data)
     total = torch.zeros_like(theta)
-    chunks = (torch.split(part, chunk_for(data.runs * each), dim=1) for part in parts)
-    for x, y, source, *noise in zip(*chunks, strict=True):
+    for x, y, source, *noise in own_pieces(parts, chunk_for(data.runs * each)):
         batch = Data(x, y, source, data.sources)
         if noise:
             batch = batch._replace(y=drawn_labels(model, layout, theta, batch, noise[0]))
@@ -144,7 +147,7 @@ def drawn_labels(model: Model, layout: Layout, theta: Tensor, batch: Data, noise
 
 
 def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -> Tensor:
-    """- diag of the Hessian [R, D], one column at a time; negative values (not at a mode) become 0."""
+    """- diag of the Hessian [R, D], one column at a time."""
     if layout.size > HESSIAN_LIMIT:
         raise VclError(
             f"the Hessian's diagonal of {layout.size:,} parameters needs as many passes over the data; the limit is "
@@ -162,10 +165,14 @@ def _negative_hessian(model: Model, layout: Layout, theta: Tensor, data: Data) -
         along_itself: Tensor = (slope(theta) * along).sum()
         return along_itself
 
+    rows = current().rows(data.size)
+    if rows.start == rows.stop:
+        return torch.zeros_like(theta)
+    data = data.map(lambda part: part[:, rows])
     chunk = chunk_for(data.size * row_values(layout, data))
     columns = torch.vmap(second, in_dims=(0, None, None, None, None), randomness="error", chunk_size=chunk)
     runs = zip(theta, data.x, data.y, data.source, strict=True)
-    return (-torch.stack([columns(positions, *run) for run in runs])).clamp(min=0)
+    return -torch.stack([columns(positions, *run) for run in runs])
 
 
 def row_values(layout: Layout, data: Data) -> int:

@@ -31,6 +31,7 @@ from vcl.engines.recorded import Place, collect_recorded, find_layers, find_plac
 from vcl.engines.structure import Fork
 from vcl.errors import VclError, unknown
 from vcl.fitting.curvature import chunk_for, drawn_labels, row_values, sample_of
+from vcl.fitting.processes import current, own_pieces
 from vcl.models.base import HasLabelPoints, Model, held, refuse_latent
 from vcl.ops.layer_weights import Block
 from vcl.ops.noise import draw_noise
@@ -176,7 +177,7 @@ class KroneckerCurvature:
             noise = draw_noise(data.y[0].numel(), rng.generators(theta.device), theta)
             parts = (*parts, noise.view(data.y.shape))
         size = chunk_for(data.runs * _values(model, layout, theta, data, blocks))
-        for x, y, source, *drawn in zip(*(torch.split(part, size, dim=1) for part in parts), strict=True):
+        for x, y, source, *drawn in own_pieces(parts, size):
             batch = Data(x, y, source, data.sources)
             if self.labels == "exact":
                 yield from _every_label(model, layout, theta, batch)
@@ -311,6 +312,8 @@ class _Totals:
 
     def information(self, scale: float) -> Information:
         """Means of A, and sums of G and of the diagonal times ``scale``."""
+        sums = (value for part in (self.A, self.G) for each in part.values() for value in each)
+        current().add(*sums, *self.count.values(), self.diagonal)
         pairs = {}
         for block, count in self.count.items():
             A = torch.stack(self.A[block]) / count.clamp(min=1).view(-1, 1, 1)

@@ -14,6 +14,7 @@ from vcl.data import Data, ready, weight_of_each
 from vcl.errors import NonFiniteError, VclError, too_fast, unknown
 from vcl.fitting.health import Health
 from vcl.fitting.journal import journal_of
+from vcl.fitting.processes import agree_on
 from vcl.fitting.progress import Progress as Progress
 from vcl.fitting.progress import Report as Report
 from vcl.fitting.progress import silent as silent
@@ -147,6 +148,7 @@ def climb(
     values: list[Tensor] = []
     if saved is not None:
         values, guard.start = go_on(path, take, order, saved.tensors)
+    agree_on(take.group, what, settings, rng, data, now, path.steps)
     begun = [each.get_state() for each in order]
 
     def stands() -> dict[str, Tensor]:

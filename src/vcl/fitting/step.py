@@ -12,10 +12,12 @@ from torch import Tensor
 
 from vcl.data import Data
 from vcl.engines.general import differentiate
+from vcl.errors import VclError
+from vcl.fitting.processes import Group, current
 from vcl.ops.adam import Optimiser, make_adam
 from vcl.ops.cuda_streams import stream_beside, stream_for
 from vcl.ops.devices import is_queued
-from vcl.ops.noise import KernelNoise, Key, make_noise
+from vcl.ops.noise import KernelNoise, Key, NoiseShape, make_noise
 from vcl.ops.rng import Rng
 from vcl.ops.rows import examples_at, rows_at
 
@@ -57,6 +59,15 @@ class Differentiated(Objective, Protocol):
 
 Gradient = Callable[[tuple[Tensor, ...], Data, int, Tensor], Step]
 """A function from parameters, a batch, the total number of examples and noise to the estimate and its gradient."""
+
+
+@runtime_checkable
+class Divided(Objective, Protocol):
+    """An objective whose noise can be divided between processes that share a batch."""
+
+    def noise_shape(self, batch: Data) -> NoiseShape:
+        """What the noise of such batches is for; the same for batches of any size, but for the examples' own."""
+        ...
 
 
 @runtime_checkable
@@ -113,6 +124,9 @@ class Eager:
         self.lends = not is_queued(self.device) and isinstance(objective, Differentiated)
         self.inputs: Tensor | None = None
         self.tape: Tensor | None = None
+        self.group = current()
+        rows, _ = self.group.share(data.size)
+        self.mine = data if self.group.alone else data.map(lambda part: part[:, rows])
 
     @property
     def generators(self) -> tuple[torch.Generator, ...]:
@@ -129,21 +143,46 @@ class Eager:
 
     def __call__(self, index: Tensor | None) -> Step:
         """Step on the batch at ``index`` [R, B], or on all data."""
-        batch = self.data if index is None else gather(self.data, index, self.inputs)
+        whole = self.data.size if index is None else index.shape[1]
+        rows, weight = self.group.share(whole)
+        batch = self.mine if index is None else gather(self.data, index[:, rows], self.inputs)
         if self.lends:
             self.inputs = None if index is None else batch.x  # memory for the next step
-        seen = self._seen(batch)
+        seen = self._seen(batch, whole, rows)
+        if not self.group.alone:
+            value, *gradients = self.group.mean(weight, (seen.value, *seen.gradients))
+            seen = Step(value, tuple(gradients))
         self.optimiser.step(seen.gradients)
         return seen
 
-    def _seen(self, batch: Data) -> Step:
+    def _seen(self, batch: Data, whole: int, rows: slice) -> Step:
+        """The objective on these rows of a batch of ``whole`` examples."""
         objective, total = self.objective, self.data.size
-        if isinstance(self.noise, KernelNoise) and isinstance(objective, Seeded) and objective.seeded(batch):
+        shape = None if self.group.alone else shape_of(objective, batch)
+        if (
+            isinstance(self.noise, KernelNoise)
+            and isinstance(objective, Seeded)
+            and objective.seeded(batch)
+            and (shape is None or not shape.widths)
+        ):
             return objective.gradient(self.parameters, batch, total, self.noise.key())
-        noise = self.noise.draw(objective.noise(batch), self.tape)
+        noise = self.noise.draw(objective.noise(batch) if shape is None else shape.size(whole), self.tape)
         if self.lends:
             self.tape = noise  # memory for the next step
+        noise = noise if shape is None else shape.part(noise, whole, rows)
         return self.gradient(self.parameters, batch, total, noise)
+
+
+def shape_of(objective: Objective, batch: Data) -> NoiseShape:
+    """What the noise of an objective is for; VclError if it does not say so."""
+    if isinstance(objective, Divided):
+        return objective.noise_shape(batch)
+    if objective.noise(batch):
+        raise VclError(
+            f"{type(objective).__name__} does not say how processes divide its noise; give it "
+            "noise_shape(batch), or fit in one process."
+        )
+    return NoiseShape(1, 0)
 
 
 RECORDING = Lock()
@@ -165,6 +204,11 @@ class Captured:
     def generators(self) -> tuple[torch.Generator, ...]:
         """The generators of the noise."""
         return self.eager.generators
+
+    @property
+    def group(self) -> Group:
+        """The processes that share the step: this one alone."""
+        return self.eager.group
 
     def held(self) -> tuple[Tensor, ...]:
         """All that a step changes beside parameters and generators; write into it before the first step."""
@@ -219,9 +263,9 @@ def make_step(
     rng: Rng,
     optimiser: MakeOptimiser = make_adam,
 ) -> Eager | Captured:
-    """The stepper: captured on a GPU, eager elsewhere."""
+    """The stepper: captured on a GPU, eager elsewhere and where processes exchange gradients."""
     eager = Eager(objective, parameters, data, lr, rng, optimiser)
-    return Captured(eager) if is_queued(eager.device) else eager
+    return Captured(eager) if is_queued(eager.device) and eager.group.alone else eager
 
 
 def gather(data: Data, index: Tensor, memory: Tensor | None = None) -> Data:

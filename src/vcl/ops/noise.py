@@ -88,6 +88,37 @@ def make_noise(rng: Rng, like: Tensor) -> Noise:
     return KernelNoise(rng, like) if kernels.usable(like) else TorchNoise(rng, like)
 
 
+class NoiseShape(NamedTuple):
+    """What the standard normals [R, K] of a step are for.
+
+    Each of ``draws`` has ``fixed`` for its parameters, then a block [B, width] for each of ``widths``, and is padded to
+    a multiple of ``unit``.
+    """
+
+    draws: int
+    fixed: int
+    widths: tuple[int, ...] = ()
+    unit: int = 1
+
+    def size(self, examples: int) -> int:
+        """K for a batch of so many examples."""
+        return self.draws * -(-(self.fixed + examples * sum(self.widths)) // self.unit) * self.unit
+
+    def part(self, noise: Tensor, examples: int, rows: slice) -> Tensor:
+        """The noise of some rows of a batch, out of that of all its ``examples``."""
+        if not self.widths or rows == slice(0, examples):
+            return noise
+        runs, count = len(noise), rows.stop - rows.start
+        tape = noise.view(runs, self.draws, -1)
+        pieces, at = [tape[..., : self.fixed]], self.fixed
+        for width in self.widths:
+            block = tape[..., at : at + examples * width].view(runs, self.draws, examples, width)
+            pieces.append(block[:, :, rows].flatten(2))
+            at += examples * width
+        free = self.size(count) // self.draws - self.fixed - count * sum(self.widths)
+        return torch.cat([*pieces, tape.new_zeros(runs, self.draws, free)], dim=2).flatten(1)
+
+
 def draw_noise(
     size: int, generators: tuple[torch.Generator, ...], like: Tensor, memory: Tensor | None = None
 ) -> Tensor:

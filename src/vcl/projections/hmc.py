@@ -11,6 +11,7 @@ from vcl.beliefs.belief import Factor
 from vcl.beliefs.layout import Layout
 from vcl.data import Data
 from vcl.engines.choose import choose
+from vcl.fitting.processes import current, own_pieces
 from vcl.models.base import Model
 from vcl.ops.rng import Rng
 
@@ -77,9 +78,7 @@ class LogLikelihoods:
         total, slope = theta.new_zeros(theta.shape[:2]), torch.zeros_like(theta)
         if self.data.size == 0:
             return total, slope
-        columns = [torch.split(values, block, dim=1) for values in self.data[:3]]
-        for values in zip(*columns, strict=True):
-            x, y, source = values
+        for x, y, source in own_pieces(self.data[:3], block):
             batch = Data(x, y, source, self.data.sources)
             if gradient:
                 log_lik, g = self.engine.gradient(theta, batch, 1.0)
@@ -87,6 +86,7 @@ class LogLikelihoods:
             else:
                 log_lik = self.engine.log_lik(theta, batch).sum(-1)
             total += log_lik
+        current().add(total, slope)
         return total, slope
 
 

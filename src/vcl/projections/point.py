@@ -17,6 +17,7 @@ from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
 from vcl.fitting.step import Step
 from vcl.models.base import Model
+from vcl.ops.noise import NoiseShape
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
 
@@ -39,7 +40,11 @@ class LogLikelihood:
 
     def noise(self, batch: Data) -> int:
         """The noise of the latent variables only: theta is a point."""
-        return self.draws * batch.size * self.model.latent
+        return self.noise_shape(batch).size(batch.size)
+
+    def noise_shape(self, batch: Data) -> NoiseShape:
+        """What it is for."""
+        return NoiseShape(self.draws, 0, (self.model.latent,) if self.model.latent else ())
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(theta) of each run [R], estimated from a batch; differentiable by torch."""

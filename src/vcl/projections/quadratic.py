@@ -20,6 +20,7 @@ from vcl.errors import VclError
 from vcl.fitting.loop import Ascent
 from vcl.fitting.step import Step
 from vcl.models.base import Model, held
+from vcl.ops.noise import NoiseShape
 from vcl.projections.point import LogLikelihood
 
 Lambda = float | tuple[float, ...]
@@ -69,6 +70,10 @@ class Penalised:
     def noise(self, batch: Data) -> int:
         """The noise of the log-likelihood."""
         return self.log_lik.noise(batch)
+
+    def noise_shape(self, batch: Data) -> NoiseShape:
+        """What it is for."""
+        return self.log_lik.noise_shape(batch)
 
     def __call__(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor) -> Tensor:
         """L(theta) of each run [R], with the likelihood estimated from a batch."""

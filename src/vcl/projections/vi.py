@@ -25,7 +25,7 @@ from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.fitting.step import Step
 from vcl.models.base import Model, roles, spread
 from vcl.ops.adam import make_adam
-from vcl.ops.noise import Key
+from vcl.ops.noise import Key, NoiseShape
 from vcl.ops.rng import Rng
 from vcl.projections.base import Init, Target, fresh, start_mean
 from vcl.projections.point import maximum_likelihood
@@ -49,7 +49,7 @@ class Elbo:
         self.like = previous.mean
         self.fit = previous.bind(roles(model, previous.layout), climbs)
         self.bounds: dict[object, Bound] = {}
-        self.noises: dict[object, int] = {}
+        self.noises: dict[object, NoiseShape] = {}
 
     def bound(self, batch: Data) -> Bound:
         """The bound that computes L(q) on such batches."""
@@ -64,10 +64,16 @@ class Elbo:
 
     def noise(self, batch: Data) -> int:
         """The number of standard normals per run: S draws for the parameters and every example's latent variables."""
+        return self.noise_shape(batch).size(batch.size)
+
+    def noise_shape(self, batch: Data) -> NoiseShape:
+        """What they are for."""
         kind = (batch.sources, batch.x.shape)
         if kind not in self.noises:
             bound = self.bound(batch)
-            self.noises[kind] = self.draws * bound.aligned(bound.noise(batch) + batch.size * self.model.latent)
+            widths, latent = bound.widths(batch), self.model.latent
+            fixed = bound.noise(batch) - batch.size * sum(widths)
+            self.noises[kind] = NoiseShape(self.draws, fixed, (*widths, latent) if latent else widths, bound.unit)
         return self.noises[kind]
 
     def seeded(self, batch: Data) -> bool:
