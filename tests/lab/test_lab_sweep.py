@@ -21,6 +21,7 @@ from vcl.lab import cli, learning
 from vcl.lab.classification import ACCURACY
 from vcl.lab.datasets import load
 from vcl.lab.experiments.digits import SPLIT_DIGITS
+from vcl.lab.holding_out import hold_out
 from vcl.lab.part import Loaded
 from vcl.lab.plan import make_plan
 from vcl.lab.registry import method
@@ -29,7 +30,7 @@ from vcl.lab.runner import FinishedTask, run_method
 from vcl.lab.show import Choice, Group, choose, groups, sentence, show_groups, told
 from vcl.lab.store import Store
 from vcl.lab.streams import Arrays, arrays
-from vcl.lab.sweep import WARNINGS, Select, hold_out, sweep
+from vcl.lab.sweep import WARNINGS, Select, sweep
 
 FIGURES = ["accuracy-by-task.png", "accuracy-by-task.svg", "average-accuracy.png", "average-accuracy.svg"]
 TESTED = [*FIGURES, "rows.csv"]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, final
 
 from vcl.errors import VclError
@@ -100,18 +100,19 @@ def taken(folder: Path, more: str) -> TakenError:
 
 
 @contextmanager
-def claimed(folder: Path, wait: bool = False) -> Iterator[None]:
+def claimed(folder: Path, wait: float = 0.0) -> Iterator[None]:
     """Lock the folder for this process inside the context. Raises VclError if that fails.
 
-    With ``wait``, waits for a folder that another process has locked.
+    Waits up to ``wait`` seconds for a folder that another process has locked.
     """
+    began = monotonic()
     try:
         while True:
             try:
                 claim = Claim(folder)
                 break
             except TakenError:
-                if not wait:
+                if monotonic() - began >= wait:
                     raise
                 sleep(PAUSE)
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 from torch import Tensor
@@ -22,6 +22,14 @@ from vcl.lab.results import Row
 from vcl.lab.side_by_side import side_by_side
 from vcl.lab.store import Stack, Store, key, stored_label
 from vcl.learner.bounded import read_bounded
+
+
+class Elsewhere(Protocol):
+    """Computes parts in other processes; on return each part is finished in the store."""
+
+    def __call__(self, parts: Sequence[Part], store: Store, console: Console, names: Sequence[str]) -> None:
+        """Compute the parts, which are called so."""
+        ...
 
 
 class Result(NamedTuple):
@@ -61,6 +69,18 @@ def missing(part: Part, stacks: Sequence[Stack]) -> list[Run]:
     return [run for run in part.plan.runs(part.entry) if key(run) not in there]
 
 
+def to_learn(needed: Sequence[Run], stacks: Sequence[Stack]) -> tuple[list[tuple[Stack, list[Run]]], list[Run]]:
+    """The stacks to continue, each with its runs, and the runs that none of them has.
+
+    A stack that holds a run which is not needed is left alone.
+    """
+    keys, begun = {key(run): run for run in needed}, []
+    for stack in stacks:
+        if not stack.finished and set(stack.runs) <= set(keys):
+            begun.append((stack, [keys.pop(run) for run in stack.runs]))
+    return begun, list(keys.values())
+
+
 def compute(
     part: Part,
     store: Store,
@@ -84,13 +104,12 @@ def compute(
             check_methods(part.plan, part.data.arrays)
         for line in said:
             say_on(console, line)
-        keys = {key(run): run for run in needed}
         work = Learning(part, value, prepared, store, console, said, called, beside)
-        for stack in stacks:
-            if not stack.finished and set(stack.runs) <= set(keys):  # else it holds runs that were not asked for
-                work.learn(stack.folder, [keys.pop(run) for run in stack.runs], stack)
-        if keys:
-            work.learn(store.new(part.stem, value, list(keys)), list(keys.values()), None)
+        begun, rest = to_learn(needed, stacks)
+        for stack, runs in begun:
+            work.learn(stack.folder, runs, stack)
+        if rest:
+            work.learn(store.new(part.stem, value, [key(run) for run in rest]), rest, None)
         stacks = store.stacks(part.stem, value)
     return collect(part, [stack for stack in stacks if stack.finished], bool(needed))
 
@@ -114,16 +133,24 @@ def collect(part: Part, stacks: Sequence[Stack], new: bool) -> Result:
         seconds += float(stack.known["seconds"])
         notes |= dict.fromkeys(stack.known["notes"])
     order = {run.label: place for place, run in enumerate(part.plan.runs(part.entry))}
-    rows.sort(key=lambda row: (order[row.method], row.after, row.on))
+    metrics = {metric: place for place, metric in enumerate(dict.fromkeys(row.metric for row in rows))}
+    rows.sort(key=lambda row: (order[row.method], row.after, row.on, metrics[row.metric], row.seed))
     return Result(rows, round(seconds, 3), tuple(notes), pictures, new)
 
 
 def compute_all(
-    parts: Sequence[Part], store: Store, console: Console, jobs: int = 1, names: Sequence[str] = ()
+    parts: Sequence[Part],
+    store: Store,
+    console: Console,
+    jobs: int = 1,
+    names: Sequence[str] = (),
+    elsewhere: Elsewhere | None = None,
 ) -> list[Result]:
-    """Compute parts, up to ``jobs`` at once; ``names`` are what they are called on the console."""
-    if jobs > 1:
-        shown = names or [part.entry.name for part in parts]
+    """Compute parts, up to ``jobs`` at once, or all of them ``elsewhere``; ``names`` are for the console."""
+    shown = names or [part.entry.name for part in parts]
+    if elsewhere is not None:
+        elsewhere(parts, store, console, shown)
+    elif jobs > 1:
         pieces = [partial(_piece, part, store, console, name) for part, name in zip(parts, shown, strict=True)]
         side_by_side(pieces, jobs, store.device)
     return [compute(part, store, console) for part in parts]

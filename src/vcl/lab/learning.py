@@ -23,7 +23,7 @@ from vcl.lab.largest import engine_of
 from vcl.lab.part import Part
 from vcl.lab.progress import both, watching
 from vcl.lab.provenance import now
-from vcl.lab.reading import check_pictures, check_rows, read_part, read_state, reading
+from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_state, reading
 from vcl.lab.results import (
     CONFIDENCES,
     MEASURES,
@@ -78,11 +78,16 @@ class Learning(NamedTuple):
     called: str | None
     beside: Report
 
-    def learn(self, folder: Path, runs: Sequence[Run], stack: Stack | None) -> None:
-        """Learn what is left of a stack; one that fails before its first rows leaves nothing behind."""
-        with claimed(folder):
+    def learn(self, folder: Path, runs: Sequence[Run], stack: Stack | None, wait: float = 0.0) -> None:
+        """Learn what is left of a stack; one that fails before its first rows leaves nothing behind.
+
+        Waits up to ``wait`` seconds for another process that learns it; ``stack`` is then what that one has left.
+        """
+        with claimed(folder, wait):
             if self._finished(folder):  # by another process, since it was looked for
                 return
+            if wait:
+                stack = self._left(folder, runs)
             try:
                 self._learn(folder, runs, stack)
             except BaseException:
@@ -95,6 +100,14 @@ class Learning(NamedTuple):
     def _finished(self, folder: Path) -> bool:
         known = read_part(folder / PART) if (folder / PART).exists() else {}
         return bool(known.get("finished")) and same(known["description"], self.value)
+
+    def _left(self, folder: Path, runs: Sequence[Run]) -> Stack | None:
+        """What is in the folder, if it is these runs."""
+        stack = self.store.at(folder)
+        if stack is None or not same(stack.known["description"], self.value):
+            return None
+        read_runs(folder / PART, stack.known)
+        return stack if stack.runs == tuple(map(key, runs)) else None
 
     def _learn(self, folder: Path, runs: Sequence[Run], stack: Stack | None) -> None:
         """Rows, objectives, pictures and the state are kept after each task, the state last; within one the journal."""

@@ -19,6 +19,7 @@ from vcl.errors import VclError, unknown
 from vcl.lab import npy
 from vcl.lab.datasets.entry import Say
 from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.holding_out import hold_out
 from vcl.lab.identity import digest_of_made
 from vcl.lab.loading import load_named
 from vcl.lab.methods.entry import MethodEntry
@@ -27,7 +28,6 @@ from vcl.lab.parts import compared, gathered, labels, same_part
 from vcl.lab.reading import reading, require, same_layout
 from vcl.lab.settings import read_values, settings_in, values_of
 from vcl.lab.store import PART, PREDICTIVE, Stack, Store
-from vcl.lab.sweep import hold_out
 from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import unpacked
 from vcl.models.base import spread

@@ -163,7 +163,14 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str]) -> Group:
             continue
         _add(group, stack, shown, shown in several)
     order = {shown: place for place, shown in enumerate(dict.fromkeys(named.values()))}
-    group.rows.sort(key=lambda row: (order.get(split_label(row.method)[0], 0), split_label(row.method)[1] or 0.0))
+    metrics = {metric: place for place, metric in enumerate(dict.fromkeys(row.metric for row in group.rows))}
+
+    def place(row: Row) -> tuple[int, float, int, int, int, int]:
+        """The order does not show in which stacks the runs were."""
+        shown, lam = split_label(row.method)
+        return order.get(shown, 0), lam or 0.0, row.after, row.on, metrics[row.metric], row.seed
+
+    group.rows.sort(key=place)
     return group
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from glob import escape
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, final
@@ -185,16 +186,19 @@ class Store:
         """The stacks of the part that ``value`` describes (or of all), oldest first."""
         found = []
         for folder in sorted(self.root.glob(f"{stem if stem == '*' else escape(stem)}-{HASH}")):
-            path, learned = folder / PART, (folder / ROWS).exists()
-            if not learned and not path.exists():
-                continue
-            known = read_part(path)
-            if not learned and "runs" not in known:  # made by `once`
-                continue
-            if value is None or same(known["description"], value):
-                read_runs(path, known)
-                found.append(Stack(folder, known))
+            stack = self.at(folder)
+            if stack is not None and (value is None or same(stack.known["description"], value)):
+                read_runs(folder / PART, stack.known)
+                found.append(stack)
         return sorted(found, key=lambda stack: (str(stack.known["asked"]), int(stack.known["place"])))
+
+    def at(self, folder: Path) -> Stack | None:
+        """The stack in a folder; None if there is none, or what `once` made. Its runs are not checked."""
+        path, learned = folder / PART, (folder / ROWS).exists()
+        if not learned and not path.exists():
+            return None
+        known = read_part(path)
+        return Stack(folder, known) if learned or "runs" in known else None
 
     def new(self, stem: str, value: Mapping[str, Any], runs: Sequence[RunKey]) -> Path:
         """The folder of a new stack."""
@@ -226,7 +230,7 @@ class Store:
 
         if finished():
             return folder / file
-        with claimed(folder, wait=True):
+        with claimed(folder, wait=inf):
             if not finished():
                 began = perf_counter()
                 write_atomic_bytes(make_folder(folder) / file, make())

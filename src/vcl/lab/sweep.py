@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from rich.console import Console
 
 from vcl.errors import VclError, unknown
-from vcl.lab.compute import compute_all
+from vcl.lab.compute import Elsewhere, compute_all
 from vcl.lab.console import say_on
 from vcl.lab.estimate import check_methods
+from vcl.lab.holding_out import hold_out
 from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan
 from vcl.lab.results import Row
@@ -50,18 +50,6 @@ def check(plan: Plan, select: str, share: float) -> Select:
     return chosen
 
 
-def hold_out(data: Arrays, share: float) -> Arrays:
-    """The training data alone, a random part of it in the test data's place; the same part for every run."""
-    size = data.train_x.shape[0]
-    held = max(1, round(share * size))
-    if held >= size:
-        raise VclError(f"holding out {share:g} of {size} training examples leaves none to train on; hold out less.")
-    (order,) = Rng((0,)).at("validation").per_run(lambda g: torch.randperm(size, generator=g))
-    order = order.to(data.train_x.device)
-    test, train = order[:held], order[held:].sort().values  # the rest in its old order
-    return Arrays(data.train_x[train], data.train_y[train], data.train_x[test], data.train_y[test], data.classes)
-
-
 def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
     """Raise one clear sentence unless every task has examples to train on and examples to choose by."""
     try:
@@ -81,29 +69,38 @@ def check_tasks(plan: Plan, held: Arrays, share: float) -> None:
 
 
 def sweep(
-    plan: Plan, data: Loaded, select: Select, share: float, store: Store, console: Console, jobs: int = 1
+    plan: Plan,
+    data: Loaded,
+    select: Select,
+    share: float,
+    store: Store,
+    console: Console,
+    jobs: int = 1,
+    elsewhere: Elsewhere | None = None,
 ) -> dict[str, Choice]:
     """Try every lambda, choose, and compute the test results of what was chosen (or of all, if on test)."""
     check_methods(plan, data.arrays, jobs)
     if select == "test" or data.arrays is None:
-        rows = _rows(plan, data, store, console, jobs)
+        rows = _rows(plan, data, store, console, jobs, elsewhere)
         chosen = choose(rows, plan.experiment.evaluation.score.metric)
         tell(plan, chosen, select, console)
         return chosen
     rest = hold_out(data.arrays, share)
     check_tasks(plan, rest, share)
     held = Loaded(rest, data.origin, rest.digest())
-    rows = _rows(replace(plan, validation=share), held, store, console, jobs)
+    rows = _rows(replace(plan, validation=share), held, store, console, jobs, elsewhere)
     chosen = choose(rows, plan.experiment.evaluation.score.metric)
     tell(plan, chosen, select, console)
     best = replace(plan, grid={method: (choice.lam,) for method, choice in chosen.items()})
-    _rows(best, data, store, console, jobs)
+    _rows(best, data, store, console, jobs, elsewhere)
     return chosen
 
 
-def _rows(plan: Plan, data: Loaded, store: Store, console: Console, jobs: int) -> list[Row]:
+def _rows(
+    plan: Plan, data: Loaded, store: Store, console: Console, jobs: int, elsewhere: Elsewhere | None
+) -> list[Row]:
     parts = [Part(plan, entry, data) for entry in plan.methods]
-    return [row for result in compute_all(parts, store, console, jobs) for row in result.rows]
+    return [row for result in compute_all(parts, store, console, jobs, (), elsewhere) for row in result.rows]
 
 
 def tell(plan: Plan, chosen: dict[str, Choice], select: Select, console: Console) -> None:

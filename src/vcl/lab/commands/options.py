@@ -23,7 +23,22 @@ Set = Annotated[
 ]
 Dataset = Annotated[str | None, typer.Option(help="Use this dataset instead of the experiment's default.")]
 Data = Annotated[Path | None, typer.Option(help="A data folder to search first.")]
-Jobs = Annotated[int, typer.Option(help="Methods to run at once; a GPU can run several (at most 10).")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        help="Methods to run at once (a GPU can run several, at most 10), or jobs of a launcher. Default: 1, or as "
+        "many as there is room for.",
+        metavar="N",
+    ),
+]
+Launcher = Annotated[
+    str, typer.Option(help="local (in this process), or processes (jobs on this machine): docs/launchers.md.")
+]
+Cpus = Annotated[int | None, typer.Option(help="CPU cores of each job of a launcher.", metavar="N")]
+RunsPerJob = Annotated[
+    int | None,
+    typer.Option(help="The most runs (seeds x lambdas) of a job; default: so many that all have work.", metavar="N"),
+]
 SaveEvery = Annotated[
     float,
     typer.Option(help="Seconds between two saves within a task; 0 saves after every step.", metavar="SECONDS"),

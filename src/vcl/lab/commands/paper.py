@@ -23,7 +23,10 @@ def paper(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting of every stream, such as epochs=20. Repeatable.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Streams of tasks to run at once; a GPU can run several (at most 10).")] = 1,
+    jobs: options.Jobs = None,
+    launcher: options.Launcher = "local",
+    cpus: options.Cpus = None,
+    runs_per_job: options.RunsPerJob = None,
     out: Annotated[Path | None, typer.Option(help="The folder for results; default: runs/paper-PRESET.")] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to search first.")] = None,
     save_every: options.SaveEvery = 180.0,
@@ -34,6 +37,7 @@ def paper(
     from vcl.errors import VclError, unknown
     from vcl.lab.console import make_console
     from vcl.lab.experiments.experiment import PRESETS
+    from vcl.lab.launching.choose import elsewhere
     from vcl.lab.paper.item import TableItem
     from vcl.lab.paper.items import ITEMS, item
     from vcl.lab.paper.reproduce import Reproduction
@@ -55,12 +59,17 @@ def paper(
     tables = [entry.name for entry in chosen if isinstance(entry, TableItem)]
     if seeds is not None and seeds > MOST_SEEDS and tables:
         raise VclError(f"--seeds is {seeds}; {tables[0]} takes at most {MOST_SEEDS:,}: give fewer, or leave it out.")
-    check_jobs(jobs)
+    check_jobs(1 if jobs is None else jobs)
+    away = elsewhere(launcher, jobs, cpus, runs_per_job, data)
+    at_once = jobs or 1
     check_every(save_every)
     where = out or Path("runs") / f"paper-{known}"
     made_by, changes = command(sys.argv[1:]), tuple(set_ or ())
     device_found = choose_device(device)
-    Reproduction(known, seeds, device_found, data, where, made_by, console, changes, jobs, save_every).run(chosen)
+    reproduction = Reproduction(
+        known, seeds, device_found, data, where, made_by, console, changes, at_once, save_every, away
+    )
+    reproduction.run(chosen)
 
 
 def list_items() -> None:

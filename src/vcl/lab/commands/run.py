@@ -21,7 +21,10 @@ def run(
         str | None, typer.Option(help="lambda=1,10,100 or lambda=paper: run every lambda with every seed as one stack.")
     ] = None,
     dataset: options.Dataset = None,
-    jobs: options.Jobs = 1,
+    jobs: options.Jobs = None,
+    launcher: options.Launcher = "local",
+    cpus: options.Cpus = None,
+    runs_per_job: options.RunsPerJob = None,
     data: options.Data = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if the data is unavailable.")] = None,
     save_every: options.SaveEvery = 180.0,
@@ -46,6 +49,7 @@ def run(
     from vcl.lab.compute import compute_all
     from vcl.lab.console import make_console, say_on
     from vcl.lab.estimate import check_methods, show_estimate
+    from vcl.lab.launching.choose import elsewhere
     from vcl.lab.loading import load_data
     from vcl.lab.part import Part
     from vcl.lab.plan import check_used, make_plan, unused
@@ -54,7 +58,9 @@ def run(
     from vcl.learner.saving import check_every
 
     console = make_console()
-    check_jobs(jobs)
+    check_jobs(1 if jobs is None else jobs)
+    away = elsewhere(launcher, jobs, cpus, runs_per_job, data)
+    at_once = jobs or 1
     check_every(save_every)
     options.load_plugins(plugin)
     # All arguments are checked before any work starts.
@@ -68,9 +74,9 @@ def run(
     plan, loaded = load_data(plan, other, data, console, fetch=not dry_run)
     for line in unused(plan):
         say_on(console, line)
-    check_methods(plan, loaded.arrays, jobs)
+    check_methods(plan, loaded.arrays, at_once)
     if dry_run:
         show_estimate(plan, loaded.arrays, console)
         return
     with opened(plan, out, console, save_every) as store:
-        compute_all([Part(plan, entry, loaded) for entry in plan.methods], store, console, jobs)
+        compute_all([Part(plan, entry, loaded) for entry in plan.methods], store, console, at_once, elsewhere=away)

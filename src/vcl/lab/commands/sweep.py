@@ -25,7 +25,10 @@ def sweep(
     out: options.Out = None,
     set_: options.Set = None,
     dataset: options.Dataset = None,
-    jobs: options.Jobs = 1,
+    jobs: options.Jobs = None,
+    launcher: options.Launcher = "local",
+    cpus: options.Cpus = None,
+    runs_per_job: options.RunsPerJob = None,
     data: options.Data = None,
     save_every: options.SaveEvery = 180.0,
     plugin: options.Plugin = None,
@@ -37,6 +40,7 @@ def sweep(
       vcl sweep permuted-digits --method ewc,si,lp --grid lambda=0.1,1,10,100
     """
     from vcl.lab.console import make_console, say_on
+    from vcl.lab.launching.choose import elsewhere
     from vcl.lab.loading import load_data
     from vcl.lab.plan import check_used, make_plan, unused
     from vcl.lab.session import opened
@@ -46,7 +50,9 @@ def sweep(
     from vcl.learner.saving import check_every
 
     console = make_console()
-    check_jobs(jobs)
+    check_jobs(1 if jobs is None else jobs)
+    away = elsewhere(launcher, jobs, cpus, runs_per_job, data)
+    at_once = jobs or 1
     check_every(save_every)
     options.load_plugins(plugin)
     # All arguments are checked before any work starts.
@@ -57,5 +63,5 @@ def sweep(
     for line in unused(plan):
         say_on(console, line)
     with opened(plan, out, console, save_every) as store:
-        run_sweep(plan, loaded, selection, validation, store, console, jobs)
+        run_sweep(plan, loaded, selection, validation, store, console, at_once, away)
     say_on(console, WARNINGS[selection])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vcl.errors import VclError
 from vcl.lab.claim import claimed
-from vcl.lab.compute import compute, compute_all, missing, prepare
+from vcl.lab.compute import Elsewhere, compute, compute_all, missing, prepare
 from vcl.lab.console import say_on
 from vcl.lab.datasets import MissingData
 from vcl.lab.estimate import check_methods
@@ -70,6 +70,8 @@ class Reproduction:
     """The number of parts to compute at once."""
     save_every: float = EVERY
     """Seconds between two saves within a task."""
+    elsewhere: Elsewhere | None = None
+    """What computes the parts, if not this process."""
     loaded: dict[str | None, Loaded] = field(default_factory=dict)
 
     def run(self, items: Sequence[Item]) -> None:
@@ -79,7 +81,7 @@ class Reproduction:
         self._known()  # rejects a table of another version before any work
         self._check_preset()
         with continued_in(self.out), claimed(self.out):  # two processes would overwrite each other's lines of the table
-            if self.jobs > 1:
+            if self.jobs > 1 or self.elsewhere is not None:
                 self._ahead(streams)
             self._each(items)
 
@@ -139,7 +141,7 @@ class Reproduction:
         names, chosen = [name for name, _ in parts.values()], [part for _, part in parts.values()]
         for part in chosen:
             check_methods(part.plan, part.data.arrays)
-        compute_all(chosen, store, self.console, self.jobs, names)
+        compute_all(chosen, store, self.console, self.jobs, names, self.elsewhere)
 
     def _store(self) -> Store:
         return Store(self.out, self.device, self.command, self.save_every)
