@@ -61,7 +61,7 @@ def rows(plan: Plan, root: Path, launcher: Any = None, most: int | None = None, 
     data, said = load_named(plan.dataset, None, str), StringIO()
     store, console = Store(root, plan.device, "vcl run test"), Console(file=said, width=200, force_terminal=terminal)
     parts = [Part(plan, entry, data) for entry in plan.methods]
-    elsewhere = None if launcher is None else launched(lambda: launcher, None, most)
+    elsewhere = None if launcher is None else launched(lambda device: launcher, None, most)
     results = compute_all(parts, store, console, elsewhere=elsewhere)
     found: list[Row] = [row for result in results for row in result.rows]
     return found, said.getvalue()
@@ -180,7 +180,7 @@ def test_a_command_takes_a_launcher_and_refuses_what_it_has_no_use_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = alone(tmp_path, monkeypatch)
-    monkeypatch.setattr(choose, "_processes", lambda jobs, cpus: Here)
+    monkeypatch.setattr(choose, "Processes", lambda jobs, cpus: Here())
     sweep = "sweep split-digits --method ewc --grid lambda=1,10 --preset smoke --device cpu"
     for rest in ("--out serial", "--out jobs --launcher processes --jobs 3 --runs-per-job 1"):
         result = call(f"{sweep} {rest}")
@@ -192,4 +192,8 @@ def test_a_command_takes_a_launcher_and_refuses_what_it_has_no_use_for(
     run = "run split-digits --preset smoke"
     assert fault(f"{run} --cpus 2") == "--cpus is 2, which --launcher local has no use for; leave it out."
     assert fault(f"{run} --launcher processes --runs-per-job 0") == "--runs-per-job is 0; give at least 1."
+    assert fault(f"{run} --launcher processes --gpus 1").startswith("--gpus is 1.0, which --launcher processes has no")
+    assert fault(f"{run} --launcher ray --gpus 1.5") == (
+        "--gpus is 1.5; give a share of one GPU, such as 0.25, or a whole number."
+    )
     assert "proceses" in fault(f"{run} --launcher proceses")

@@ -32,9 +32,19 @@ Jobs = Annotated[
     ),
 ]
 Launcher = Annotated[
-    str, typer.Option(help="local (in this process), or processes (jobs on this machine): docs/launchers.md.")
+    str, typer.Option(help="local (in this process), processes (jobs on this machine) or ray (jobs on a cluster).")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="The Ray cluster, as HOST:PORT or ray://HOST:PORT; default: $RAY_ADDRESS, or that of this machine."
+    ),
 ]
 Cpus = Annotated[int | None, typer.Option(help="CPU cores of each job of a launcher.", metavar="N")]
+Gpus = Annotated[
+    float | None,
+    typer.Option(help="GPUs of each job on a cluster, such as 0.25; default: 1 with --device cuda.", metavar="SHARE"),
+]
 RunsPerJob = Annotated[
     int | None,
     typer.Option(help="The most runs (seeds x lambdas) of a job; default: so many that all have work.", metavar="N"),

@@ -25,7 +25,9 @@ def paper(
     ] = None,
     jobs: options.Jobs = None,
     launcher: options.Launcher = "local",
+    address: options.Address = None,
     cpus: options.Cpus = None,
+    gpus: options.Gpus = None,
     runs_per_job: options.RunsPerJob = None,
     out: Annotated[Path | None, typer.Option(help="The folder for results; default: runs/paper-PRESET.")] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to search first.")] = None,
@@ -37,7 +39,7 @@ def paper(
     from vcl.errors import VclError, unknown
     from vcl.lab.console import make_console
     from vcl.lab.experiments.experiment import PRESETS
-    from vcl.lab.launching.choose import elsewhere
+    from vcl.lab.launching.choose import Options, elsewhere
     from vcl.lab.paper.item import TableItem
     from vcl.lab.paper.items import ITEMS, item
     from vcl.lab.paper.reproduce import Reproduction
@@ -60,7 +62,7 @@ def paper(
     if seeds is not None and seeds > MOST_SEEDS and tables:
         raise VclError(f"--seeds is {seeds}; {tables[0]} takes at most {MOST_SEEDS:,}: give fewer, or leave it out.")
     check_jobs(1 if jobs is None else jobs)
-    away = elsewhere(launcher, jobs, cpus, runs_per_job, data)
+    away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
     at_once = jobs or 1
     check_every(save_every)
     where = out or Path("runs") / f"paper-{known}"

@@ -23,7 +23,9 @@ def run(
     dataset: options.Dataset = None,
     jobs: options.Jobs = None,
     launcher: options.Launcher = "local",
+    address: options.Address = None,
     cpus: options.Cpus = None,
+    gpus: options.Gpus = None,
     runs_per_job: options.RunsPerJob = None,
     data: options.Data = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if the data is unavailable.")] = None,
@@ -49,7 +51,7 @@ def run(
     from vcl.lab.compute import compute_all
     from vcl.lab.console import make_console, say_on
     from vcl.lab.estimate import check_methods, show_estimate
-    from vcl.lab.launching.choose import elsewhere
+    from vcl.lab.launching.choose import Options, elsewhere
     from vcl.lab.loading import load_data
     from vcl.lab.part import Part
     from vcl.lab.plan import check_used, make_plan, unused
@@ -59,7 +61,7 @@ def run(
 
     console = make_console()
     check_jobs(1 if jobs is None else jobs)
-    away = elsewhere(launcher, jobs, cpus, runs_per_job, data)
+    away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
     at_once = jobs or 1
     check_every(save_every)
     options.load_plugins(plugin)

@@ -27,7 +27,9 @@ def sweep(
     dataset: options.Dataset = None,
     jobs: options.Jobs = None,
     launcher: options.Launcher = "local",
+    address: options.Address = None,
     cpus: options.Cpus = None,
+    gpus: options.Gpus = None,
     runs_per_job: options.RunsPerJob = None,
     data: options.Data = None,
     save_every: options.SaveEvery = 180.0,
@@ -40,7 +42,7 @@ def sweep(
       vcl sweep permuted-digits --method ewc,si,lp --grid lambda=0.1,1,10,100
     """
     from vcl.lab.console import make_console, say_on
-    from vcl.lab.launching.choose import elsewhere
+    from vcl.lab.launching.choose import Options, elsewhere
     from vcl.lab.loading import load_data
     from vcl.lab.plan import check_used, make_plan, unused
     from vcl.lab.session import opened
@@ -51,7 +53,7 @@ def sweep(
 
     console = make_console()
     check_jobs(1 if jobs is None else jobs)
-    away = elsewhere(launcher, jobs, cpus, runs_per_job, data)
+    away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
     at_once = jobs or 1
     check_every(save_every)
     options.load_plugins(plugin)

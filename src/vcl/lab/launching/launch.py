@@ -53,19 +53,21 @@ class Standing:
         return tasks, numbers[0] if numbers else 0
 
 
-def launched(launcher: Callable[[], Launcher], data: Path | None, most: int | None) -> Elsewhere:
+def launched(launcher: Callable[[str], Launcher], data: Path | None, most: int | None) -> Elsewhere:
     """Computes parts as jobs of a launcher, each of up to ``most`` runs; ``data`` is the folder of --data.
 
-    The launcher is made when there is something to compute.
+    The launcher is made for the kind of device of the parts.
     """
     return partial(_launched, launcher, data, most)
 
 
 def _launched(
-    make: Callable[[], Launcher], data: Path | None, most: int | None,
+    make: Callable[[str], Launcher], data: Path | None, most: int | None,
     parts: Sequence[Part], store: Store, console: Console, names: Sequence[str],
 ) -> None:  # fmt: skip
-    with _closing(make()) as launcher:
+    if not parts:
+        return
+    with _closing(make(parts[0].plan.device.type)) as launcher:
         jobs = jobs_of(parts, store, names, data, launcher.slots, most)
         if jobs:
             launch(jobs, launcher, store, console)

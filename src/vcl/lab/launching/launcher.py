@@ -13,8 +13,9 @@ from vcl.lab.launching.work import End
 class Launcher(Protocol):
     """Starts jobs and says how they ended. A handle is whatever tells its jobs apart."""
 
-    slots: int
-    """The number of jobs that have room at once."""
+    @property
+    def slots(self) -> int:
+        """The number of jobs that have room at once."""
 
     @abstractmethod
     def start(self, job: Job) -> Any:
