@@ -1,6 +1,6 @@
 """A custom convolutional network, trained task after task on the 8x8 digits. Any ``nn.Module`` works.
 
-    python examples/own_network.py [--epochs 60]
+    python examples/own_network.py [--quick]
 
 Three tasks arrive one after another: digits 0-2, 3-5, 6-8. Old data is never seen again, except ten points per task.
 After each task the program prints the mean accuracy over three seeds on every task so far.
@@ -8,8 +8,10 @@ After each task the program prints the mean accuracy over three seeds on every t
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 
+import numpy as np
+from picture import options, panels, write
 from torch import Tensor, nn
 
 from vcl import Ascent, Categorical, Method, Network, RandomK, Rng, VariationalKL, initial, learn, predict
@@ -37,11 +39,10 @@ class Features(nn.Module):
         return self.layers(x.unsqueeze(1))
 
 
-def main() -> None:
-    """Learn three tasks and print the accuracy matrix."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=60)
-    epochs = parser.parse_args().epochs
+def main(given: Sequence[str] | None = None) -> np.ndarray:
+    """Learn three tasks, draw the accuracies, and return them: [after task, on task], nan for tasks to come."""
+    asked = options(__doc__, given)
+    epochs = 3 if asked.quick else 60
 
     model = Network(Features(), features=24, likelihood=Categorical())
     project = VariationalKL(Ascent(epochs, batch=64, lr=5e-3), draws=2, estimator="local")
@@ -51,13 +52,22 @@ def main() -> None:
     rng = Rng(seeds)
     stream = split(arrays(load("digits")), [(0, 1, 2), (3, 4, 5), (6, 7, 8)], runs=len(seeds))
     tasks = list(stream)
+    scores = np.full((len(tasks), len(tasks)), np.nan)
     for state in learn(initial(model, method, len(seeds)), tasks, model, method, rng):
-        scores = []
-        for task in tasks[: state.t]:
+        for place, task in enumerate(tasks[: state.t]):
             head = task.test.heads[0]
             probabilities = predict(state, model, task.test.x, head, rng, draws=20)
-            scores.append(f"{task.name}: {100 * accuracy(probabilities, task.test.y).mean():.1f} %")
-        print(f"after task {state.t}   " + "   ".join(scores))
+            scores[state.t - 1, place] = 100 * accuracy(probabilities, task.test.y).mean()
+        print(f"after task {state.t}: " + ", ".join(f"{each:.1f} %" for each in scores[state.t - 1, : state.t]))
+
+    figure, (axis,) = panels(1, width=6)
+    after = range(1, len(tasks) + 1)
+    for place, (task, colour, mark) in enumerate(zip(tasks, ("#0072B2", "#D55E00", "#009E73"), "os^", strict=True)):
+        axis.plot(after, scores[:, place], f"{mark}-", color=colour, label=task.name)
+    axis.set(xlabel="tasks learned", ylabel="accuracy, %", xticks=after, ylim=(min(90, np.nanmin(scores) - 2), 100.5))
+    axis.legend(title="on task", loc="lower left")
+    write(figure, asked, "own-network")
+    return scores
 
 
 if __name__ == "__main__":

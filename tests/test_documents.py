@@ -17,7 +17,7 @@ from vcl.lab.cli import app
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
-] + sorted((ROOT / "docs").rglob("*.md"))
+] + sorted(path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md"))
 
 SHAPE = re.compile(r"^\s*(\w+) = .*  # \[([\d, ]+)\]")
 """An assignment with the value's shape as a comment; the shape is checked."""

@@ -58,19 +58,6 @@ def test_importing_the_package_or_the_command_line_loads_nothing_heavy() -> None
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_example_runs() -> None:
-    from pathlib import Path
-
-    script = Path(__file__).parents[1] / "examples" / "own_network.py"
-    ended = subprocess.run([sys.executable, script, "--epochs", "1"], capture_output=True, text=True, check=True)
-    assert [line.split("  ")[0] for line in ended.stdout.splitlines()] == [
-        "after task 1",
-        "after task 2",
-        "after task 3",
-    ]
-    assert ended.stdout.count("%") == 6
-
-
 def test_the_import_contract_covers_every_module_of_the_core() -> None:
     import tomllib
     from pathlib import Path

@@ -81,3 +81,52 @@ def test_the_idea_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     shapes = [each.tag.rpartition("}")[2] for each in ET.fromstring(drawn).iter()]
     assert shapes.count("circle") == 2 * (14 + 28 + 42) + 2  # data and rings, and the key
     assert len(drawn.encode()) < 100_000
+
+
+def test_the_recursion_has_a_frame_for_each_point_and_one_that_stands_still(tmp_path: Path) -> None:
+    line = script("line")
+    script("recursion").main(["--out", str(tmp_path)])
+    drawn = (tmp_path / "recursion.svg").read_text(encoding="utf-8")
+    ET.fromstring(drawn)
+    assert drawn.count('<g class="f ') == 1 + 3 * line.POINTS
+    assert drawn.count('<g class="f e last"') == 1
+    assert ".f{opacity:0}.last{opacity:1}@media (prefers-reduced-motion:no-preference)" in drawn
+    assert len(drawn.encode()) < 500_000
+
+
+def test_the_forgetting_of_every_method_is_that_of_its_rows(tmp_path: Path) -> None:
+    forgetting = script("forgetting")
+    found = {name: forgetting.accuracies(folder, method) for name, folder, method in forgetting.METHODS}
+    for name, each in found.items():
+        assert np.isfinite(each[np.tril_indices(10)]).all(), name
+    assert np.mean(found["VCL"][-1]) == pytest.approx(88.3, abs=0.05)  # as in the README
+    assert np.mean(found["EWC"][-1]) == pytest.approx(81.7, abs=0.05)
+    assert np.mean(found["vcl-kron"][-1]) == pytest.approx(97.0, abs=0.05)
+    forgetting.main(["--out", str(tmp_path)])
+    cells = (tmp_path / "forgetting.svg").read_text(encoding="utf-8").count('<rect class="blue"')
+    assert cells == 12 * 55 + 11
+
+
+def test_the_planes_show_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    planes = script("planes")
+    monkeypatch.setattr(planes, "LAMBDAS", (1.0,))
+    parts = planes.made()
+    found = planes.ways(parts, epochs=150)
+    kept, _, fine_tuned = (planes.accuracy(states[-1], parts) for _, _, states in found)
+    assert kept > 0.9 > 0.8 > fine_tuned
+    monkeypatch.setattr(planes, "CELLS", 9)
+    assert planes.drawing(parts, found).count("<clipPath") == 9
+
+
+def test_kronecker_factors_are_nearer_to_the_full_covariance_than_mean_field() -> None:
+    covariance = script("covariance")
+    found = {name: covariance.correlations(each) for name, each in covariance.projections(200).items()}
+    off = ~np.eye(21, dtype=bool)
+    assert np.abs(found["mean field"][off]).max() < 0.05  # of 20,000 draws
+    far = {
+        name: np.square(found[name] - found["full Gaussian"])[off].mean()
+        for name in ("mean field", "Kronecker factors")
+    }
+    assert far["Kronecker factors"] < 0.5 * far["mean field"]
+    drawn = covariance.drawing(found)
+    assert drawn.count("<rect") > 3 * 21
