@@ -84,7 +84,7 @@ def click(browser: Any, query: str, place: int = 0) -> None:
     browser.execute_script("document.querySelectorAll(arguments[0])[arguments[1]].click()", query, place)
 
 
-HEAD = ".group > div:nth-of-type(2) table"  # the headline table
+HEAD = ".headline table"
 METHODS = f"{HEAD} tbody th"
 
 

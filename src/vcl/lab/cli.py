@@ -11,7 +11,7 @@ import typer
 
 from vcl import __version__
 from vcl.errors import VclError
-from vcl.lab.commands import bench, data, list_names, model, paper, predict, report, run, sample, show, sweep
+from vcl.lab.commands import bench, data, list_names, model, paper, predict, report, run, sample, show, sweep, watch
 from vcl.lab.stopped import INTERRUPTED, STOPPED, TERMINATED, Stopped
 
 HELP = """Variational continual learning: yesterday's posterior is today's prior.
@@ -24,6 +24,7 @@ Examples:
   vcl run split --dataset fashion-mnist --method vcl,si  any dataset in any stream
   vcl show runs/mine                                     tables and figures again
   vcl report runs/mine                                   one page with everything
+  vcl watch runs/mine                                    the same page, live while a run goes on
   vcl model new june --hidden 100,100                    a model of your own tables, which keeps learning
   vcl paper fig2 --preset quick                          the paper's figure, ours beside it
 """
@@ -40,6 +41,7 @@ app.command("sweep")(sweep.sweep)
 app.command("paper")(paper.paper)
 app.command("show")(show.show)
 app.command("report")(report.report)
+app.command("watch")(watch.watch)
 app.command("predict")(predict.predict)
 app.command("sample")(sample.sample)
 app.command("bench")(bench.bench)

@@ -21,8 +21,9 @@ from vcl.lab.folder import remove_unfinished, write_atomic, write_atomic_bytes
 from vcl.lab.identity import at_default, described, same
 from vcl.lab.largest import engine_of
 from vcl.lab.part import Part
-from vcl.lab.progress import both, watching
+from vcl.lab.progress import Together, both, watching
 from vcl.lab.provenance import now
+from vcl.lab.pulse import pulse
 from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_state, reading
 from vcl.lab.results import (
     CONFIDENCES,
@@ -141,10 +142,12 @@ class Learning(NamedTuple):
         saver = Saver(folder, store.save_every, lambda line: say_on(self.console, line))
         begun = 0 if state is None else state.t
         with (
-            watching(self.console, lines=self.called is not None) as watch,
+            watching(self.console, lines=self.called is not None) as bars,
+            pulse(folder, begun) as beat,
             BackgroundWriter() as write_later,
             saver.saving(),
         ):
+            watch = Together(bars, beat)
             watch.begin(self.called or entry.name, plan.stream(data.arrays, Rng((0,))).size)
             # Epochs are kept first: what stops the work comes after, and finds them complete.
             report = JournalledReport(both(epochs.append, both(watch.epoch, self.beside)), saver)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, final
 
 from rich.console import Console
 from rich.progress import (
@@ -96,6 +96,29 @@ class _Bars:
     def task(self, done: FinishedTask) -> None:
         self.bars.update(self.method, completed=done.number)
         self.bars.console.print(summary_line(done), highlight=False, soft_wrap=True)
+
+
+@final
+class Together:
+    """Several that watch one method."""
+
+    def __init__(self, *watches: Watch) -> None:
+        self.watches = watches
+
+    def begin(self, method: str, tasks: int) -> None:
+        """A method starts."""
+        for each in self.watches:
+            each.begin(method, tasks)
+
+    def epoch(self, epoch: Epoch) -> None:
+        """An epoch of a fit has ended."""
+        for each in self.watches:
+            each.epoch(epoch)
+
+    def task(self, done: FinishedTask) -> None:
+        """A task has been learned and evaluated."""
+        for each in self.watches:
+            each.task(done)
 
 
 def both(one: Report, other: Report) -> Report:

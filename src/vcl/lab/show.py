@@ -45,6 +45,13 @@ class Member(NamedTuple):
     """The label of a run by its label in the store and its seed."""
 
 
+class Going(NamedTuple):
+    """A stack of a group that is not finished."""
+
+    stack: Stack
+    part: str
+
+
 @dataclass
 class Group:
     """What is compared: parts of one experiment on one stream of tasks."""
@@ -69,6 +76,8 @@ class Group:
     validation: bool = False
     members: list[Member] = field(default_factory=list)
     """The finished stacks."""
+    going: list[Going] = field(default_factory=list)
+    """Where a live page is made: the stacks that are not finished."""
     old: bool = False
     """Whether it is of an earlier layout, whose files stand in the folder itself."""
 
@@ -100,10 +109,11 @@ def choose(rows: Sequence[Row], metric: str) -> dict[str, Choice]:
     return chosen
 
 
-def groups(store: Store, console: Console) -> list[Group]:
+def groups(store: Store, console: Console, live: bool = False) -> list[Group]:
     """What a store holds, group by group, in the order in which they were begun.
 
-    Parts of an experiment that is not known here are left out and named.
+    Parts of an experiment that is not known here are left out and named. ``live`` takes the finished tasks of what is
+    unfinished too.
     """
     found: list[Group] = []
     sets = gathered(store.stacks(), compared)
@@ -117,7 +127,10 @@ def groups(store: Store, console: Console) -> list[Group]:
             )
             continue
         made = _group(
-            mine, store.root.parent, streams_apart(mine, [each for each in sets if _called(each) == _called(mine)])
+            mine,
+            store.root.parent,
+            streams_apart(mine, [each for each in sets if _called(each) == _called(mine)]),
+            live,
         )
         taken = [group.name for group in found]
         number = next(n for n in range(1, len(found) + 2) if (f"{made.name}-{n}" if n > 1 else made.name) not in taken)
@@ -133,14 +146,14 @@ def _called(stacks: Sequence[Stack]) -> tuple[object, ...]:
     return tuple(stacks[0].known.get(key) for key in ("experiment", "dataset", "validation"))
 
 
-def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str]) -> Group:
+def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str], live: bool) -> Group:
     """The group of stacks in a folder that are compared; ``apart`` tells its stream from other groups'."""
     first = stacks[0].known
     chosen, share = stacks[0].experiment(), first.get("validation")
     name = stacks[0].name
     presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
-    finished = [stack for stack in stacks if stack.finished]
-    tasks = [task for task, _ in (finished or stacks)[0].known["tasks"]]
+    finished = [stack for stack in stacks if stack.finished or (live and stack.known["tasks"])]
+    tasks = [task for task, _ in max(finished or stacks, key=lambda stack: len(stack.known["tasks"])).known["tasks"]]
     after = ", ".join([*(each for each in apart if each != f"tasks={len(tasks)}"), f"after {len(tasks)} tasks"])
     group = Group(name, chosen, f"{name}, preset {' and '.join(presets)}, {after}", tasks=tasks)
     if share is not None:
@@ -158,8 +171,11 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str]) -> Group:
     several |= {named[stack.folder] for stack in finished if stack.known["grid"]}
     for stack in stacks:
         shown = named[stack.folder]
-        if not stack.finished:
+        if live and not stack.finished:
+            group.going.append(Going(stack, shown))
+        elif not stack.finished:
             group.unfinished.append(unfinished.told(stack, shown, stacks, out))
+        if stack not in finished:
             continue
         _add(group, stack, shown, shown in several)
     order = {shown: place for place, shown in enumerate(dict.fromkeys(named.values()))}
@@ -221,9 +237,9 @@ def show_folder(folder: Path, console: Console) -> None:
         raise VclError(f"{fault}; the tables above were not saved: {mend}.") from error
 
 
-def groups_in(folder: Path, console: Console) -> list[Group]:
+def groups_in(folder: Path, console: Console, live: bool = False) -> list[Group]:
     """The groups of a folder of results, of an earlier layout too; VclError if there are none."""
-    found = groups(Store(folder, torch.device("cpu"), ""), console)
+    found = groups(Store(folder, torch.device("cpu"), ""), console, live)
     if not found and (folder / ROWS).is_file():
         return [_old(folder)]
     if not found and any((folder / PARTS_FOLDER).glob("*")):

@@ -7,6 +7,7 @@ lambda, are kept in *stacks*: those that were computed together, in a folder of 
                                  rows.csv             one number per (method, seed, after task, on task, metric)
                                  objective.csv        the objective after each epoch of each fit
                                  fits.csv             how far each variational fit got: KLs, limited variances
+                                 now.json             where the fit in progress stands (:mod:`vcl.lab.pulse`)
                                  calibration.csv      how often predictions were right, by confidence
                                  state.safetensors    where it stands, until it is finished
                                  journal-7.…          where the task in progress stands (:mod:`vcl.learner.generations`)
@@ -125,18 +126,21 @@ class Stack(NamedTuple):
         )
 
     def rows(self) -> list[Row]:
-        """The rows of all tasks, of the runs that are left; they must be exactly those."""
+        """The rows of all finished tasks, of the runs that are left; they must be exactly those."""
         path, name = self.folder / ROWS, str(self.known["method"])
         with reading(path):
             alive = {(stored_label(name, run), run.seed) for run in self.alive}
             rows = [row for row in read_csv(path) if row[:2] in alive]
+        if not self.finished:  # rows are written before part.json, and may be of a task more
+            rows = [row for row in rows if row.after <= len(self.known["tasks"])]
         check_rows(rows, sorted(alive), self.known["tasks"], path, self.known.get("metrics", ()))
         return rows
 
     def pictures(self) -> list[Tensor]:
         """What the runs that are left drew after each task: uint8 [runs, tasks so far, count, H, W]; checked."""
-        drawn = of_those_left(read_pictures(self.folder / PICTURES), len(self.runs), self.set_aside)
         tasks = 0 if self.experiment().evaluation.samples is None else len(self.known["tasks"])
+        there = read_pictures(self.folder / PICTURES)
+        drawn = of_those_left(there if self.finished else there[:tasks], len(self.runs), self.set_aside)
         check_pictures(drawn, len(self.alive), tasks, self.folder / PICTURES)
         return drawn
 

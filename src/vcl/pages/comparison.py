@@ -64,8 +64,22 @@ class Line:
     made: Sequence[Mapping[str, Any]] = ()
     objective: Sequence[Fit] = ()
     fits: Sequence[Measures] = ()
+    going: bool = False
+    """Whether more tasks are to come: numbers are of those so far."""
     reliability: Mapping[str, Any] = field(default_factory=dict)
     """[seeds, bins, 3]: examples, those that are right, and the sum of confidences; ``end`` and ``learned``."""
+
+
+@final
+@dataclass(frozen=True)
+class Going:
+    """What is computed while a live page is open: ``done`` of ``tasks`` tasks, 0 where their number is not known."""
+
+    label: str
+    done: int
+    tasks: int
+    about: str = ""
+    """What it is at, in words."""
 
 
 @final
@@ -97,6 +111,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    going: tuple[Going, ...] = ()
     thinned: str = ""
     """A sentence where the objectives of only some epochs are on the page."""
 
@@ -114,6 +129,7 @@ class Comparison:
             "notes": list(self.notes),
             "unfinished": list(self.unfinished),
             "pictures": [asdict(picture) for picture in self.pictures],
+            "going": [asdict(each) for each in self.going],
             "thinned": self.thinned,
         }
 
@@ -128,6 +144,7 @@ def _line(line: Line) -> dict[str, Any]:
         "values": {name: packed(values) for name, values in line.values.items()},
         "paper": line.paper,
         "seconds": line.seconds,
+        "going": line.going,
         "settings": [list(pair) for pair in line.settings],
         "made": [dict(one) for one in line.made],
         "objective": [

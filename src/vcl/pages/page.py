@@ -21,6 +21,9 @@ from vcl.pages.sections import Section
 
 STYLES = ("page.css",)
 SCRIPTS = ("dom.js", "tables.js", "charts.js", "runs.js", "parts.js", "calibration.js", "main.js")
+LIVE = "live.js"
+"""What a live page has too: it asks its own server for newer data."""
+
 MARK = '<meta name="generator" content="vcl pages">'
 """In every page, so that a page can be told from another file."""
 
@@ -39,19 +42,32 @@ class Page:
     """The results as text, for readers without scripts."""
 
 
-def html(page: Page) -> str:
-    """The page as the text of one HTML file."""
-    style, script = asset(STYLES), asset(SCRIPTS)
-    data = {
+def data_of(page: Page, version: str = "", fault: str = "") -> str:
+    """What the script of a page reads, as JSON without markup.
+
+    ``version`` tells it from other states of the page; ``fault`` is what a live page says of newer data.
+    """
+    return island({
+        "version": version,
+        "fault": fault,
+        "title": page.title,
+        "lead": page.lead,
+        "footer": page.footer,
         "sections": [section.described() for section in page.sections],
         "groups": [group.described() for group in page.groups],
-    }
+    })  # fmt: skip
+
+
+def html(page: Page, live: str | None = None) -> str:
+    """The page as the text of one HTML file; with ``live``, the version of its data, one that asks for newer data."""
+    style, script = asset(STYLES), asset(SCRIPTS if live is None else (*SCRIPTS, LIVE))
     policy = "; ".join(
         (
             "default-src 'none'",
             f"script-src {_digest(script)}",
             f"style-src {_digest(style)}",
             "img-src data:",
+            *(() if live is None else ("connect-src 'self'",)),
             "base-uri 'none'",
             "form-action 'none'",
         )
@@ -75,7 +91,7 @@ def html(page: Page) -> str:
 <nav aria-label="Contents"><ul></ul></nav>
 <main><noscript><p>Charts and tables need JavaScript, which is in this file.</p>{plain}</noscript></main>
 <footer>{escape(page.footer)}</footer>
-<script type="application/json" id="data">{island(data)}</script>
+<script type="application/json" id="data">{data_of(page, live or "")}</script>
 <script>{script}</script>
 </body>
 </html>

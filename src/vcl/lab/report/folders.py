@@ -45,9 +45,12 @@ def check(target: Path, given: bool) -> None:
                 raise VclError(f"{target} exists and is no page of vcl; give another name with --out.")
 
 
-def page_of(folders: Sequence[Path], console: Console) -> Page:
-    """The page of folders, each compared with the others where they have the same experiment and stream."""
-    names = _names(folders)
+def page_of(folders: Sequence[Path], console: Console, live: bool = False) -> Page:
+    """The page of folders, each compared with the others where they have the same experiment and stream.
+
+    A ``live`` one has the finished tasks of parts that are not finished.
+    """
+    names = named(folders)
     sections, found, stored = list[Section](), list[Comparison](), list[Source]()
     for folder in folders:
         if not folder.is_dir():
@@ -57,7 +60,7 @@ def page_of(folders: Sequence[Path], console: Console) -> Page:
             found += paper.comparisons(folder, names[folder] if len(folders) > 1 else "")
             if not any((folder / PARTS).glob("*/part.json")):
                 continue
-        stored += [Source(group, names[folder], folder) for group in groups_in(folder, console)]
+        stored += [Source(group, names[folder], folder) for group in groups_in(folder, console, live)]
     budget = Budget.of([member.stack for source in stored for member in source.group.members])
     found += [comparison(several, len(folders) > 1, budget) for several in _together(stored)]
     shown = ", ".join(names.values())
@@ -72,8 +75,8 @@ def page_of(folders: Sequence[Path], console: Console) -> Page:
     )
 
 
-def _names(folders: Sequence[Path]) -> dict[Path, str]:
-    """A short name of each folder; no two share one."""
+def named(folders: Sequence[Path]) -> dict[Path, str]:
+    """A short name of each folder; no two share one. VclError if a folder is given twice."""
     found: dict[Path, str] = {}
     for folder in folders:
         whole = folder.resolve()

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from vcl.lab.evaluation import Score
 from vcl.lab.figures.sample_grid import WHITE, canvas
+from vcl.lab.pulse import read_now
 from vcl.lab.report.calibration import reliability
 from vcl.lab.report.objectives import Budget, measures, objectives
 from vcl.lab.results import Row, label, methods, split_label
 from vcl.lab.settings import text_of
+from vcl.lab.show import Going as Unfinished
 from vcl.lab.show import Group, Member, explained, paper_numbers
-from vcl.pages import Comparison, Line, Metric, Picture
+from vcl.pages import Comparison, Going, Line, Metric, Picture
 from vcl.pages.png import data_uri
 
 KNOWN = {
@@ -73,8 +75,25 @@ def comparison(sources: Sequence[Source], several: bool, budget: Budget) -> Comp
             for source in sources
             for picture in pictures(source.group.pictures, lambda name, s=source: s.called(name, several))
         )[:MOST_PICTURES],
+        going=tuple(_going(each, source, several) for source in sources for each in source.group.going),
         thinned=budget.sentence() if thinned else "",
     )  # fmt: skip
+
+
+def _going(each: Unfinished, source: Source, several: bool) -> Going:
+    """Where a stack stands that is not finished."""
+    known, now = each.stack.known, read_now(each.stack.folder)
+    done, stream = len(known["tasks"]), known["description"].get("stream")
+    tasks = now.get("tasks") or (stream.get("tasks") if isinstance(stream, dict) else 0)
+    about = f"last written at {_clock(str(known.get('written', '-')))}"
+    if now.get("task") == done + 1:
+        about = f"task {done + 1}: {now['fit']}, epoch {now['epoch']} of {now['epochs']} at {_clock(now['written'])}"
+    return Going(source.called(each.part, several), done, tasks if type(tasks) is int else 0, about)
+
+
+def _clock(when: str) -> str:
+    """The time of day of a moment, in UTC."""
+    return f"{when[11:19]} UTC"
 
 
 def metrics(rows: Sequence[Row], score: Score) -> tuple[Metric, ...]:
@@ -125,6 +144,7 @@ def _lines(source: Source, several: bool, budget: Budget) -> Iterator[Line]:
             values=values_of(rows, seeds, tasks),
             paper=numbers.get(name),
             seconds=group.seconds.get(part),
+            going=part in {each.part for each in group.going},
             settings=settings(known),
             made=[_made(member, source.folder) for member in mine],
             objective=objectives(mine, budget, name, seeds),

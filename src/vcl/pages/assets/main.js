@@ -24,25 +24,29 @@ function linked(cell) {
   } };
 }
 
+function sectionNode(section, place) {
+  const id = `section-${place}`;
+  return el("section", { class: "group", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, section.title), section.lead ? el("p", { class: "lead" }, section.lead) : null, ...section.blocks.flatMap((block) => BLOCKS[block.type](block)));
+}
+function contents(data) {
+  const places = [...data.sections.map((section, place) => [`section-${place}`, section.title]), ...data.groups.map((group, place) => [`group-${place}`, group.title])];
+  const index = document.querySelector("nav ul");
+  index.replaceChildren(...places.map(([id, title]) => el("li", {}, el("a", { href: "#" + id }, title))));
+  index.parentElement.hidden = places.length < 2;
+}
+
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent), main = document.querySelector("main");
-  const places = [];
-  data.sections.forEach((section, place) => {
-    const id = `section-${place}`;
-    places.push([id, section.title]);
-    main.append(el("section", { class: "group", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, section.title), section.lead ? el("p", { class: "lead" }, section.lead) : null, ...section.blocks.flatMap((block) => BLOCKS[block.type](block))));
-  });
+  main.append(...data.sections.map(sectionNode));
   data.groups.forEach((group, place) => {
-    places.push([`group-${place}`, group.title]);
     views.push(new Comparison(group, place));
     main.append(views[place].node());
   });
-  const index = document.querySelector("nav ul");
-  if (places.length > 1) index.append(...places.map(([id, title]) => el("li", {}, el("a", { href: "#" + id }, title))));
-  else index.parentElement.hidden = true;
+  contents(data);
   const theme = document.getElementById("theme");
   theme.addEventListener("click", () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; drawAll(true); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(true));
   document.documentElement.dataset.ready = "yes";
+  return data;
 }
-start();
+const first = start();

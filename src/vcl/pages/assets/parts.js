@@ -64,6 +64,14 @@ function pictures(view) {
     el("div", { class: "panels" }, ...known.map((one) => el("figure", {}, el("figcaption", {}, shownName(one.label)), el("img", { class: "samples", src: one.source, alt: `Samples of ${one.label}: ${one.columns} generators after 1 to ${one.rows} tasks`, loading: "lazy" })))));
 }
 
+// What is computed now, on a live page.
+function goingOn(group) {
+  if (!group.going.length) return [];
+  return [el("ul", { class: "going" }, ...group.going.map((one) => el("li", {}, el("b", {}, shownName(one.label)),
+    one.tasks ? el("progress", { value: one.done, max: one.tasks, "aria-label": `Finished tasks of ${one.label}` }) : null,
+    el("span", {}, `${one.done}${one.tasks ? ` of ${one.tasks}` : ""} tasks; ${one.about}`))))];
+}
+
 function cost(view) {
   const known = new Map();
   for (const line of view.group.lines) if (line.seconds !== null && !known.has(line.part)) known.set(line.part, line);

@@ -8,12 +8,16 @@ const figure = (title, draw, ...below) => el("figure", {}, el("figcaption", {}, 
 
 class Comparison {
   constructor(group, number) {
-    Object.assign(this, { group, number, words: "", order: null });
-    group.lines.forEach((line, place) => { line.place = place; line.arrays = new Map(); });
-    this.seeds = [...new Set(group.lines.flatMap((line) => line.seeds))].sort((a, b) => a - b);
+    Object.assign(this, { number, words: "", order: null });
+    this.take(group);
     this.chosen = new Set(this.seeds);
     this.metric = group.score.metric;
     this.drawn = new Set(this.best().map((line) => line.label));
+  }
+  take(group) {
+    this.group = group;
+    group.lines.forEach((line, place) => { line.place = place; line.arrays = new Map(); });
+    this.seeds = [...new Set(group.lines.flatMap((line) => line.seeds))].sort((a, b) => a - b);
   }
   metricOf(name) { return this.group.metrics.find((metric) => metric.name === name); }
   unitOf(metric) { return metric.unit.trim() ? ` ${metric.unit.trim()}` : ""; }
@@ -69,21 +73,23 @@ class Comparison {
 
   node() {
     const group = this.group, id = `group-${this.number}`;
-    this.table = el("div");
+    this.title = el("h2", { id: `${id}-title` }, group.title);
+    this.going = el("div");
+    this.chooser = this.tools();
+    this.table = el("div", { class: "headline" });
     this.body = el("div");
-    const whole = el("section", { class: "group", id, "aria-labelledby": `${id}-title` },
-      el("h2", { id: `${id}-title` }, group.title), group.about ? el("p", { class: "lead" }, group.about) : null,
-      this.tools(), this.table, this.body);
+    this.whole = el("section", { class: "group", id, "aria-labelledby": `${id}-title` },
+      this.title, group.about ? el("p", { class: "lead" }, group.about) : null, this.going, this.chooser, this.table, this.body);
     this.draw();
-    return whole;
+    return this.whole;
   }
   tools() {
     const group = this.group, id = `group-${this.number}`;
-    const search = el("input", { type: "search", id: `${id}-search`, placeholder: "such as vcl", oninput: (event) => { this.words = event.target.value; this.draw(); } });
+    const search = el("input", { type: "search", id: `${id}-search`, placeholder: "such as vcl", value: this.words, oninput: (event) => { this.words = event.target.value; this.draw(); } });
     const select = el("select", { id: `${id}-metric`, onchange: (event) => { this.metric = event.target.value; this.draw(); } },
       ...group.metrics.map((metric) => el("option", { value: metric.name, selected: metric.name === this.metric }, metric.name)));
     const seeds = el("fieldset", { class: "seeds" }, el("legend", {}, "Seeds"), ...this.seeds.map((seed) => el("label", { class: "chip" },
-      el("input", { type: "checkbox", checked: true, value: seed, onchange: (event) => { event.target.checked ? this.chosen.add(seed) : this.chosen.delete(seed); this.draw(); } }), String(seed))));
+      el("input", { type: "checkbox", checked: this.chosen.has(seed), value: seed, onchange: (event) => { event.target.checked ? this.chosen.add(seed) : this.chosen.delete(seed); this.draw(); } }), String(seed))));
     const set = (name, lines_) => el("button", { type: "button", class: "quiet", onclick: () => { this.drawn = new Set(lines_().map((line) => line.label)); this.draw(); } }, name);
     const several = group.lines.length > 1;
     return el("div", { class: "tools" },
@@ -94,7 +100,10 @@ class Comparison {
         el("button", { type: "button", class: "quiet", onclick: () => download(fileName(group.name, "rows"), ["method", "seed", "after", "on", "metric", "value"], this.allRows()) }, "All rows as CSV")));
   }
   draw() {
-    const all = this.matching();
+    const all = this.matching(), none = !this.group.lines.length;
+    this.going.replaceChildren(...goingOn(this.group));
+    this.chooser.hidden = none;
+    if (none) { this.table.replaceChildren(el("p", { class: "note" }, "No task is finished yet.")); this.body.replaceChildren(); return; }
     this.table.replaceChildren(...this.headline(all));
     this.drawBody();
   }
@@ -121,10 +130,10 @@ class Comparison {
     const rows = known.map(({ line, end }) => {
       const mark = (s, d, metric, wanted, what) => ({ value: s.mean, text: plusMinus(s, d), rows: s.n ? () => this.open(line, metric, wanted, what) : null });
       const box = el("input", { type: "checkbox", checked: this.drawn.has(line.label), onchange: (event) => { event.target.checked ? this.drawn.add(line.label) : this.drawn.delete(line.label); this.drawBody(); } });
-      return [{ value: line.label, node: el("label", { class: "line" }, box, swatch(line.place), el("span", {}, shownName(line.label))) },
+      return [{ value: line.label, node: el("label", { class: "line" }, box, swatch(line.place), el("span", {}, shownName(line.label)), line.going ? el("span", { class: "badge even" }, `after ${line.tasks}`) : null) },
         score && mark(end, digits, score, (after) => after === line.tasks, `${group.score.name} after the last task`),
         score && { value: end.mean, node: strip(end, line, span) }, paper && { value: line.paper, text: text(line.paper ?? NaN, 1) },
-        paper && { value: line.paper === null ? NaN : end.mean - line.paper, text: line.paper === null ? "–" : (end.mean > line.paper ? "+" : "") + text(end.mean - line.paper, 2) },
+        paper && { value: line.paper === null || line.going ? NaN : end.mean - line.paper, text: line.paper === null || line.going ? "–" : (end.mean > line.paper ? "+" : "") + text(end.mean - line.paper, 2) },
         tasks && score && mark(this.overTasks(line, (seed, on) => this.forgotten(line, score, seed, on)), digits, score, (after, on) => on < line.tasks, "forgetting"),
         tasks && score && mark(this.overTasks(line, (seed, on) => this.moved(line, score, seed, on)), digits, score, (after, on) => on < line.tasks && (after === on || after === line.tasks), "backward transfer"),
         ...others.map((metric) => mark(this.final(line, metric), 3, metric, (after) => after === line.tasks, `${metric.name} after the last task`)),

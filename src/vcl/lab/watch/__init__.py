@@ -1,0 +1,1 @@
+"""`vcl watch`: the page of folders of results, live, on this machine."""
