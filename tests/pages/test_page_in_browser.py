@@ -1,88 +1,17 @@
-"""Pages in a real browser: Chromium with its driver, and selenium. Skipped where one of them is missing.
-
-`.ci/run` installs them. With VCL_AXE, the path of axe.min.js, accessibility is checked too.
-"""
+"""Pages in a real browser. Skipped where there is none."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from warnings import catch_warnings, simplefilter
 
 import pytest
+from browsing import AXE, accessible, click, needs_browser, opened, quiet, texts
 from pages_made import HOSTILE, hostile, large, small
 
-from vcl.pages import Page, html
+from vcl.pages import html
 
-CHROME = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-AXE = os.environ.get("VCL_AXE", "")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,900",
-)  # fmt: skip
-
-selenium = pytest.importorskip("selenium", reason="NOT RUN: pages were not opened in a browser: selenium is missing")
-pytestmark = pytest.mark.skipif(
-    CHROME is None or DRIVER is None,
-    reason="NOT RUN: pages were not opened in a browser: chromium and chromedriver are missing (apt-get install "
-    "chromium chromium-driver)",
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with catch_warnings():
-        simplefilter("ignore")  # of selenium's own modules
-        from selenium.webdriver import Chrome, ChromeOptions
-        from selenium.webdriver.chrome.service import Service
-    options = ChromeOptions()
-    options.binary_location = str(CHROME)
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = Chrome(options=options, service=Service(DRIVER))
-    driver.get("about:blank")
-    driver.get_log("performance")  # of the browser's own first page
-    yield driver
-    driver.quit()
-
-
-def opened(browser: Any, page: Page, folder: Path) -> Path:
-    """Open a page as a file; it must be ready, without an error and without a request for anything but itself."""
-    path = folder / "page.html"
-    path.write_text(html(page), encoding="utf-8")
-    browser.get_log("performance")
-    browser.get(path.as_uri())
-    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
-    quiet(browser, path)
-    return path
-
-
-def quiet(browser: Any, path: Path) -> None:
-    """No error in the console, and no request but that for the page."""
-    assert [entry["message"] for entry in browser.get_log("browser")] == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
-    assert [url for url in urls if url != path.as_uri() and not url.startswith(("data:", "blob:"))] == []
-
-
-def texts(browser: Any, query: str) -> list[str]:
-    """The text of every element that is found."""
-    found: list[str] = browser.execute_script(
-        "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent.trim())", query
-    )
-    return found
-
-
-def click(browser: Any, query: str, place: int = 0) -> None:
-    browser.execute_script("document.querySelectorAll(arguments[0])[arguments[1]].click()", query, place)
-
+pytestmark = needs_browser()
 
 HEAD = ".headline table"
 METHODS = f"{HEAD} tbody th"
@@ -226,6 +155,4 @@ def test_axe_finds_nothing(browser: Any, tmp_path: Path, theme: str) -> None:
     opened(browser, small(), tmp_path)
     browser.execute_script("document.documentElement.dataset.theme = arguments[0]; drawAll(true)", theme)
     click(browser, "summary")
-    browser.execute_script(Path(AXE).read_text(encoding="utf-8"))
-    found = browser.execute_async_script("const done = arguments[0]; axe.run().then((found) => done(found.violations))")
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found] == []
+    assert accessible(browser) == []

@@ -154,7 +154,8 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str], live: bool)
     presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
     finished = [stack for stack in stacks if stack.finished or (live and stack.known["tasks"])]
     tasks = [task for task, _ in max(finished or stacks, key=lambda stack: len(stack.known["tasks"])).known["tasks"]]
-    after = ", ".join([*(each for each in apart if each != f"tasks={len(tasks)}"), f"after {len(tasks)} tasks"])
+    so_far = [f"after {len(tasks)} tasks"] if tasks or not live else ["no task finished yet"]
+    after = ", ".join([*(each for each in apart if each != f"tasks={len(tasks)}"), *so_far])
     group = Group(name, chosen, f"{name}, preset {' and '.join(presets)}, {after}", tasks=tasks)
     if share is not None:
         group.name, group.validation = f"{name}-validation", True

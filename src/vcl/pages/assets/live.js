@@ -1,8 +1,10 @@
 // A live page asks its own server for newer data, and shows what changed without losing choices, focus and place.
 const EVERY = 2000, HIDDEN = 15000;
 const status_ = el("p", { id: "live", role: "status" });
-let version = first.version, sections = JSON.stringify(first.sections), asked = Date.now(), lost = false;
-const drawnFrom = new Map(views.map((view) => [view, JSON.stringify(view.group)]));
+const fresh = JSON.parse(document.getElementById("data").textContent); // what is drawn keeps its own marks in the data
+let version = fresh.version, sections = JSON.stringify(fresh.sections), asked = Date.now(), lost = false;
+const resultsOf = (group) => JSON.stringify({ ...group, going: null });
+const drawnFrom = new Map(views.map((view, place) => [view, resultsOf(fresh.groups[place])]));
 document.querySelector("header").append(status_);
 
 const clock = () => new Date().toLocaleTimeString("en-GB");
@@ -76,14 +78,15 @@ function renew(data) {
 }
 let numbers = views.length;
 function added(group) {
-  const view = new Comparison(group, numbers++);
+  const now = resultsOf(group), view = new Comparison(group, numbers++);
+  drawnFrom.set(view, now);
   document.querySelector("main").append(view.node());
-  drawnFrom.set(view, JSON.stringify(group));
   return view;
 }
 
 Comparison.prototype.renew = function (group) {
-  const now = JSON.stringify(group);
+  const now = resultsOf(group);
+  this.going.replaceChildren(...goingOn(group));
   if (drawnFrom.get(this) === now) return;
   drawnFrom.set(this, now);
   const before = new Set(this.group.lines.map((line) => line.label)), seeds = new Set(this.seeds), tools = this.offered();

@@ -47,6 +47,5 @@ function start() {
   theme.addEventListener("click", () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; drawAll(true); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(true));
   document.documentElement.dataset.ready = "yes";
-  return data;
 }
-const first = start();
+start();
