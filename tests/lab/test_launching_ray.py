@@ -113,7 +113,8 @@ def cluster() -> Iterator[tuple[str, list[Node]]]:
             port, client, board, first, second = free_ports(5)
             nodes.append(
                 Node(
-                    folder, "--head", "--port", port, "--ray-client-server-port", client, "--include-dashboard", "false",
+                    folder, "--head", "--port", port, "--ray-client-server-port", client,
+                    "--include-dashboard", "false",
                     "--dashboard-port", board, "--dashboard-agent-listen-port", first,
                 )
             )  # fmt: skip
