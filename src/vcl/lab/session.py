@@ -22,19 +22,26 @@ from vcl.lab.settings import text_of
 from vcl.lab.show import groups, show_groups
 from vcl.lab.stopped import continued_in
 from vcl.lab.store import Store
+from vcl.lab.tensorboard import logged
 from vcl.learner.saving import EVERY
 
 
 @contextmanager
-def opened(plan: Plan, out: Path | None, console: Console, save_every: float = EVERY) -> Iterator[Store]:
-    """The store of the folder given, or of a new one under runs/; on leaving, what it holds is tabled and drawn."""
+def opened(
+    plan: Plan, out: Path | None, console: Console, save_every: float = EVERY, log: str | None = None
+) -> Iterator[Store]:
+    """The store of the folder given, or of a new one under runs/; on leaving, what it holds is tabled and drawn.
+
+    ``log`` names what finished tasks are written to beside it.
+    """
     if out is None:
         out = new_under(Path("runs"), f"{plan.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}")
     with continued_in(out), results_folder(out):
         began = perf_counter()
         say_on(console, f"results go to {out}")
         store = Store(out, plan.device, command(sys.argv[1:]), save_every)
-        yield store
+        with logged(out, log, lambda line: say_on(console, line)):
+            yield store
         show_groups(groups(store, console), out, console, only=plan.experiment.name)
         say_on(console, f"{perf_counter() - began:.0f} s in all.")
 

@@ -53,6 +53,10 @@ SaveEvery = Annotated[
     float,
     typer.Option(help="Seconds between two saves within a task; 0 saves after every step.", metavar="SECONDS"),
 ]
+Log = Annotated[
+    str | None,
+    typer.Option(help="tensorboard: also write scalars of each finished task into DIR/tensorboard.", metavar="NAME"),
+]
 Of = Annotated[str | None, typer.Option("--experiment", help="The experiment, where the folder holds several.")]
 Plugin = Annotated[
     list[Path] | None, typer.Option(help="A Python file that adds methods, experiments or datasets. Repeatable.")

@@ -30,6 +30,7 @@ def run(
     data: options.Data = None,
     fallback: Annotated[str | None, typer.Option(help="An experiment to run if the data is unavailable.")] = None,
     save_every: options.SaveEvery = 180.0,
+    log: options.Log = None,
     plugin: options.Plugin = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="List every setting with its value, meaning and origin; do not run.")
@@ -57,6 +58,7 @@ def run(
     from vcl.lab.plan import check_used, make_plan, unused
     from vcl.lab.session import list_settings, opened
     from vcl.lab.side_by_side import check_jobs
+    from vcl.lab.tensorboard import check_log
     from vcl.learner.saving import check_every
 
     console = make_console()
@@ -64,6 +66,7 @@ def run(
     away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
     at_once = jobs or 1
     check_every(save_every)
+    check_log(log)
     options.load_plugins(plugin)
     # All arguments are checked before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
@@ -80,5 +83,5 @@ def run(
     if dry_run:
         show_estimate(plan, loaded.arrays, console)
         return
-    with opened(plan, out, console, save_every) as store:
+    with opened(plan, out, console, save_every, log) as store:
         compute_all([Part(plan, entry, loaded) for entry in plan.methods], store, console, at_once, elsewhere=away)

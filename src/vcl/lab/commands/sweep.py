@@ -33,6 +33,7 @@ def sweep(
     runs_per_job: options.RunsPerJob = None,
     data: options.Data = None,
     save_every: options.SaveEvery = 180.0,
+    log: options.Log = None,
     plugin: options.Plugin = None,
 ) -> None:
     """Run a grid of lambdas as one stack, choose the best on held-out training data, and test it.
@@ -49,6 +50,7 @@ def sweep(
     from vcl.lab.side_by_side import check_jobs
     from vcl.lab.sweep import WARNINGS, check
     from vcl.lab.sweep import sweep as run_sweep
+    from vcl.lab.tensorboard import check_log
     from vcl.learner.saving import check_every
 
     console = make_console()
@@ -56,6 +58,7 @@ def sweep(
     away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
     at_once = jobs or 1
     check_every(save_every)
+    check_log(log)
     options.load_plugins(plugin)
     # All arguments are checked before any work starts.
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
@@ -64,6 +67,6 @@ def sweep(
     plan, loaded = load_data(plan, None, data, console)
     for line in unused(plan):
         say_on(console, line)
-    with opened(plan, out, console, save_every) as store:
+    with opened(plan, out, console, save_every, log) as store:
         run_sweep(plan, loaded, selection, validation, store, console, at_once, away)
     say_on(console, WARNINGS[selection])
