@@ -6,7 +6,7 @@ READY  := $(VENV)/.installed
 # Triton (1 GB) in a folder of its own, which make test-kernels alone sees: everything else runs without it.
 TRITON := .venv-triton
 
-.PHONY: install run test test-kernels site mutants lint clean
+.PHONY: install run test test-kernels site mutants faults lint clean
 
 install: $(READY)
 
@@ -38,6 +38,10 @@ site: install
 # Single changes of a copy of the source, each of which some test should notice; at most 20 minutes.
 mutants: install
 	$(BIN)/python tools/mutants
+
+# Processes killed, disks full, files damaged, hostile input: counted in results/faults/; fails if anything is lost.
+faults: install
+	$(BIN)/python tools/faults
 
 lint: install
 	$(BIN)/ruff check .
