@@ -1,0 +1,229 @@
+"""Runs of vcl in processes of their own, which can be killed, and whether what they leave is what was wanted.
+
+    wanted = undisturbed(LINE, folder / "whole")
+    child = start(LINE, folder / "trial")                   # or genuine(…): a new Python, which takes seconds
+    child.signal(SIGKILL)
+    end = run(LINE, folder / "trial")
+    yield wanted.judged("SIGKILL", end, folder / "trial")
+
+Children are forked from a process that has imported torch and vcl already, and call what ``python -m vcl`` calls. A
+line of words, or a function with its arguments, is what they do. ``first`` is called in the child before: it limits
+the size of files, changes the clock, or ends the process at its n-th file operation. Everything is computed in the
+working folder ``FOLDER/``, with results in ``FOLDER/out``, so that no path differs between two trials.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple, final
+
+from outcome import Outcome, Result
+
+OUT = "out"
+"""The folder of results, within a trial's."""
+SAID = "said.txt"
+LIMIT = 300.0
+"""Seconds after which a process is taken to hang."""
+TIMES = ("asked", "started", "written", "seconds", "command")
+"""What part.json says that differs between two runs that are the same."""
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    ["vcl", "vcl.lab.cli", "vcl.lab.session", "vcl.lab.sweep", "vcl.lab.estimate", "vcl.lab.loading",
+     "vcl.lab.launching.choose", "vcl.lab.figures.style", "sklearn.datasets", "matplotlib.pyplot"]
+)  # fmt: skip
+
+SMALL = "--preset smoke --seeds 2 --device cpu --set tasks=2 --set epochs=3 --set hidden=4 --out out"
+NETWORKS = "--set train_limit=40 --set test_limit=10"
+GENERATORS = "--set latent=2 --set features=4 --set ll_draws=2 --set images=4 --set classifier_hidden=8"
+
+
+def line_of(method: str, experiment: str = "permuted-digits", more: str = "") -> str:
+    """The command of a tiny run of one or more methods: two tasks, two seeds, several steps and epochs."""
+    generative = experiment.startswith(("generative", "class-incremental"))
+    batch = "" if method in ("adf", "smc") else f"--set batch={10 if generative else 8}"
+    own = {"adf": "--set filter_batch=4", "smc": "--set particles=40"}.get(method, "")
+    small = SMALL.replace("--set epochs=3", own) if own else SMALL
+    of_kind = GENERATORS if generative else NETWORKS
+    return " ".join(["run", experiment, "--method", method, *small.split(), *of_kind.split(), *batch.split(), more])
+
+
+class Ended(NamedTuple):
+    """How a process ended."""
+
+    code: int | None
+    """Its exit status, negative for a signal; None where it hung and was killed."""
+    said: str
+    """What it wrote, to both streams."""
+    seconds: float
+
+    @property
+    def last(self) -> str:
+        """The last line that it wrote."""
+        return (self.said.strip().splitlines() or ["nothing"])[-1]
+
+    @property
+    def wrong(self) -> str:
+        """What no fault may lead to, in one line; nothing if it was not seen."""
+        if self.code is None:
+            return f"it hung; last said: {self.last}"
+        if "Traceback (most recent call last)" in self.said:
+            return f"a traceback: {self.last}"
+        return ""
+
+
+@final
+class Child:
+    """A process at work in a folder."""
+
+    def __init__(self, folder: Path, process: BaseProcess | subprocess.Popen[bytes]) -> None:
+        self.folder, self.process, self.began = folder, process, monotonic()
+        assert process.pid is not None
+        self.pid = process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit status; None while it lives."""
+        return self.process.poll() if isinstance(self.process, subprocess.Popen) else self.process.exitcode
+
+    def signal(self, number: int) -> bool:
+        """Send a signal; False if it had ended."""
+        if self.code is not None:
+            return False
+        os.kill(self.pid, number)
+        return True
+
+    def wait(self, limit: float = LIMIT) -> Ended:
+        """How it ended, after at most so many seconds."""
+        if isinstance(self.process, subprocess.Popen):
+            try:
+                self.process.wait(limit)
+            except subprocess.TimeoutExpired:
+                return self._killed()
+        else:
+            self.process.join(limit)
+            if self.process.exitcode is None:
+                return self._killed()
+        return Ended(self.code, self.said(), monotonic() - self.began)
+
+    def said(self) -> str:
+        """What it wrote so far."""
+        return (self.folder / SAID).read_text(errors="replace")
+
+    def _killed(self) -> Ended:
+        self.process.kill()
+        self.process.wait() if isinstance(self.process, subprocess.Popen) else self.process.join()
+        return Ended(None, self.said(), monotonic() - self.began)
+
+
+Work = str | Callable[[], object]
+"""The words after ``vcl``, or a function (of a module here, or a ``partial`` of one)."""
+
+
+def start(work: Work, folder: Path, first: Callable[[], object] | None = None) -> Child:
+    """Begin work in a forked child, whose current folder is this one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SAID).write_bytes(b"")
+    process = FORKS.Process(target=_child, args=(work, folder, first), daemon=True)
+    process.start()
+    return Child(folder, process)
+
+
+def genuine(line: str, folder: Path) -> Child:
+    """Begin ``python -m vcl LINE`` in a new interpreter, as a shell does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / SAID).open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vcl", *line.split()], stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder
+        )
+    return Child(folder, process)
+
+
+def run(work: Work, folder: Path, first: Callable[[], object] | None = None, limit: float = LIMIT) -> Ended:
+    """Do work in a forked child, to its end."""
+    return start(work, folder, first).wait(limit)
+
+
+def _child(work: Work, folder: Path, first: Callable[[], object] | None) -> None:
+    os.chdir(folder)
+    said = os.open(SAID, os.O_WRONLY | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(said, stream)
+    # As at the start of a program; the process that was forked ignores some.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not isinstance(work, str):
+        if first is not None:
+            first()
+        work()
+        return
+    from vcl.lab.cli import main
+
+    sys.argv = ["vcl", *work.split()]
+    if first is not None:
+        first()
+    main()
+
+
+def kept(out: Path) -> dict[str, bytes]:
+    """All that a folder of results keeps for later, by path; tables and figures are drawn from that.
+
+    What is left of a disturbance, such as a journal or a temporary file, is there too.
+    """
+    found: dict[str, bytes] = {}
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out).as_posix()
+        if not path.is_file() or path.suffix in (".png", ".svg", ".md"):
+            continue
+        found[name] = path.read_bytes()
+        if path.name == "part.json":
+            found[name] = about(found[name])
+    return found
+
+
+def about(text: bytes) -> bytes:
+    """A part.json without the times and the command; its names in one order."""
+    known: dict[str, Any] = json.loads(text)
+    return json.dumps({name: value for name, value in known.items() if name not in TIMES}, sort_keys=True).encode()
+
+
+def differing(found: Mapping[str, bytes], wanted: Mapping[str, bytes]) -> str:
+    """The files that differ, in one line; nothing if all are the same, byte for byte."""
+    missing, more = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    other = sorted(name for name in wanted.keys() & found.keys() if wanted[name] != found[name])
+    pieces = {"missing": missing, "left behind": more, "other bytes": other}
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in pieces.items() if names)
+
+
+class Undisturbed(NamedTuple):
+    """What a run leaves that nothing disturbed, and the seconds that it took."""
+
+    kept: dict[str, bytes]
+    seconds: float
+
+    def judged(self, fault: str, end: Ended, folder: Path, note: str = "", good: Result = Result.SURVIVED) -> Outcome:
+        """The outcome of a trial whose last process should have ended with all that was wanted."""
+        wrong = end.wrong or (f"it ended with {end.code}: {end.last}" if end.code else "")
+        wrong = wrong or differing(kept(folder / OUT), self.kept)
+        return (
+            Outcome(fault, Result.LOST, f"{note}{': ' if note else ''}{wrong}") if wrong else Outcome(fault, good, note)
+        )
+
+
+def undisturbed(work: Work, folder: Path) -> Undisturbed:
+    """Do work to its end, with results in ``FOLDER/out``; raises RuntimeError if it fails."""
+    end = run(work, folder)
+    if end.code != 0:
+        raise RuntimeError(f"the undisturbed run ended with {end.code}: {end.said}")
+    found = kept(folder / OUT)
+    if not found:
+        raise RuntimeError(f"the undisturbed run left nothing: {end.said}")
+    return Undisturbed(found, end.seconds)
