@@ -75,6 +75,9 @@ def panel(x0: float, y0: float, name: str, found: np.ndarray, share: str) -> lis
         if abs(value) >= 0.03:
             place = f'x="{x0 + column * size:.2f}" y="{y0 + row * size:.2f}" width="{size:.2f}" height="{size:.2f}"'
             shapes.append(f'<rect class="{"blue" if value > 0 else "red"}" opacity="{abs(value):.2f}" {place}/>')
+    for group in range(CLASSES):
+        across = x0 + (group + 0.5) * PANEL / CLASSES
+        shapes.append(svg.text(across, y0 + PANEL + 20, f"class {group + 1}", 14, "soft", "middle"))
     for group in range(1, CLASSES):
         at = group * PANEL / CLASSES
         shapes.append(svg.curve([(x0, y0 + at), (x0 + PANEL, y0 + at)], "soft", 1))

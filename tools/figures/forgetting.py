@@ -25,8 +25,8 @@ METHODS = (
     ("LP", "results/paper/fig2", "lp lambda=100"),
     ("VCL", "results/paper/fig2", "vcl"),
     ("vcl-restart", "results/forgetting/permuted-mnist", "vcl-restart"),
-    ("lp-kron", "results/kronecker/permuted-10-lp-kron", "lp-kron"),
-    ("vcl-kron", "results/kronecker/permuted-10-vcl-kron", "vcl-kron"),
+    ("lp-kron", "results/kronecker/permuted-10-lp-kron", "lp-kron lambda=1"),
+    ("vcl-kron", "results/kronecker/permuted-10-vcl-kron", "vcl-kron lambda=1"),
     ("random coreset", "results/paper/fig2", "random-only"),
     ("K-center coreset", "results/paper/fig2", "kcenter-only"),
     ("VCL + random", "results/paper/fig2", "vcl-random"),
@@ -53,12 +53,14 @@ def panel(x: float, y: float, name: str, found: np.ndarray) -> list[str]:
     side = TASKS * CELL
     shapes = [svg.text(x, y - 28, name, 17, more=' font-weight="600"')]
     shapes.append(svg.text(x, y - 9, f"{np.mean(found[-1]):.1f} % at the end", 15, "soft"))
-    shapes.append(svg.box(x, y, side, side))
+    steps = [(x + place * CELL, y + (place + up) * CELL) for place in range(TASKS) for up in (0, 1)]
+    stair = [(x, y), *((across + CELL, down) for across, down in steps), (x, y + side), (x, y)]
+    shapes.append(svg.area(stair, "panel", 1))  # tasks to come are outside of it
     for after in range(TASKS):
         for on in range(after + 1):
             opacity = float(np.clip((found[after, on] - BLANK) / (100 - BLANK), 0, 1))
             shapes.append(cell(x + on * CELL, y + after * CELL, CELL, opacity))
-    return shapes
+    return [*shapes, svg.curve(stair, "rule", 1.5)]
 
 
 def cell(x: float, y: float, size: float, opacity: float) -> str:
