@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -311,3 +312,22 @@ def test_the_extra_is_enough_for_a_run(wheel: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = out / "split-digits" / "rows.csv"
     assert len(rows.read_text().splitlines()) > 1
+
+
+@pytest.mark.parametrize(
+    ("first", "status", "said"),
+    [
+        ("atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))", -signal.SIGTERM, ""),
+        ("atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))", -signal.SIGINT, ""),
+        ("sys.modules['vcl.lab.cli'] = Early()", 130, "vcl: stopped before anything was begun.\n"),
+    ],
+)
+def test_a_signal_before_the_command_line_or_after_it_makes_no_traceback(first: str, status: int, said: str) -> None:
+    run = (
+        "import atexit, os, signal, sys\nfrom types import ModuleType\nsys.argv = ['vcl', '--version']\n"
+        "class Early(ModuleType):\n    def __init__(self): super().__init__('early')\n"
+        "    def __getattr__(self, name): raise KeyboardInterrupt\n"
+        f"from vcl.__main__ import main\n{first}\nmain()"
+    )
+    end = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, timeout=60, check=False)
+    assert (end.returncode, end.stderr) == (status, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 LAB = frozenset({"typer", "rich", "sklearn", "matplotlib", "PIL", "pooch"})
@@ -19,6 +20,13 @@ def main() -> None:
         if missing not in LAB:  # a fault, and none that an installation mends
             raise
         sys.exit(f"vcl: the command line needs vcl[lab]: pip install 'vcl[lab]' (the module {missing} is missing)")
+    except KeyboardInterrupt:  # before the command line is there
+        sys.stderr.write("vcl: stopped before anything was begun.\n")
+        sys.exit(128 + signal.SIGINT)
+    finally:
+        # While the interpreter shuts down, a handler in Python would end in a traceback.
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -408,6 +409,22 @@ def through_main(line: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     return stopped.value.code
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_a_second_signal_ends_in_one_line_too(
+    stop: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it came while the first one was dealt with, so that no folder is known any more."""
+
+    def stopped() -> None:
+        raise stop
+
+    monkeypatch.setattr(cli, "app", stopped)
+    before = signal.getsignal(signal.SIGINT)
+    assert through_main("list", monkeypatch) == code
+    assert capsys.readouterr().err == "vcl: stopped.\n"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_ctrl_c_names_the_folder_that_was_chosen(

@@ -9,6 +9,7 @@ import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from time import time
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ from lab_made import alone, among_digits, call, done, fault, files_under, part_f
 
 from vcl.lab.claim import claimed
 from vcl.lab.experiments.digits import SPLIT_DIGITS
+from vcl.lab.folder import ABANDONED
 from vcl.lab.parts import gathered, same_part
 from vcl.lab.registry import FILES
 from vcl.lab.results import final, methods, read_csv
@@ -57,6 +59,17 @@ def out(story: Path, here: Path) -> Path:
 
 
 # Folders of parts.
+
+
+def test_what_a_killed_process_left_beside_figures_is_removed_when_it_is_old(here: Path) -> None:
+    done("run split-digits --method mle --preset smoke --device cpu --out out")
+    for place in (here / "out", here / "out" / "split-digits"):
+        for name, age in ((".table.md.abcd.tmp", 2 * ABANDONED), (".a.png.efgh.tmp", 0.0), ("mine.tmp", 2 * ABANDONED)):
+            (place / name).write_text("half")
+            os.utime(place / name, (time() - age, time() - age))
+    done("show out")
+    left = sorted(path.name for path in (here / "out").rglob("*.tmp"))
+    assert left == [".a.png.efgh.tmp", ".a.png.efgh.tmp", "mine.tmp", "mine.tmp"]
 
 
 def test_the_same_tables_and_figures_come_from_the_parts_alone(out: Path) -> None:

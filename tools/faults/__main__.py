@@ -44,7 +44,11 @@ class Family(NamedTuple):
     in_short: bool = True
 
 
-FAMILIES: tuple[Family, ...] = ()
+FAMILIES: tuple[Family, ...] = (
+    Family("kills"),
+    Family("signals"),
+    Family("clock"),
+)
 
 
 def attempt(family: str, short: bool, seed: int, folder: Path) -> Iterator[Outcome]:

@@ -86,11 +86,22 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            typer.echo(f"vcl: {stop.told if isinstance(stop, Stopped) else STOPPED}", err=True)
+            _say_last(stop.told if isinstance(stop, Stopped) else STOPPED)
         elif (place := _in_plugin(stop)) is not None:
             typer.echo(f"vcl: the plugin ended the program at {place} (SystemExit: {stop}); fix it.", err=True)
             sys.exit(1)
         raise
+    except KeyboardInterrupt:  # typer has taken the first one, and this came while that was dealt with
+        _say_last(STOPPED)
+        sys.exit(INTERRUPTED)
+
+
+def _say_last(told: str) -> None:
+    """Say one line, which no further signal cuts short: the process ends after it."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)}
+    typer.echo(f"vcl: {told}", err=True)
+    for each, how in before.items():
+        signal.signal(each, how)
 
 
 def _told(error: Exception) -> str:

@@ -111,7 +111,10 @@ def compute(
         if rest:
             work.learn(store.new(part.stem, value, [key(run) for run in rest]), rest, None)
         stacks = store.stacks(part.stem, value)
-    return collect(part, [stack for stack in stacks if stack.finished], bool(needed))
+    finished = [stack for stack in stacks if stack.finished]
+    for stack in finished:
+        store.tidy(stack)
+    return collect(part, finished, bool(needed))
 
 
 def collect(part: Part, stacks: Sequence[Stack], new: bool) -> Result:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import time
 
 from vcl.errors import VclError
 from vcl.lab.claim import MARKER, claimed
@@ -16,6 +17,8 @@ from vcl.learner.bounded import read_bounded
 PART = "part.json"
 MOST_JSON = 2**26
 """The most bytes of a part.json that are read."""
+ABANDONED = 3600.0
+"""Seconds after which a temporary file belongs to no process that still writes it."""
 
 
 class UnwritableError(VclError):
@@ -81,6 +84,14 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what a process left that was killed while it wrote; the caller has claimed the folder."""
     for file in folder.glob(".*.tmp"):
         file.unlink(missing_ok=True)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove temporary files that are too old to be of a process that still writes; nobody need have claimed these."""
+    for file in folder.glob(".*.tmp"):
+        with suppress(OSError):
+            if time() - file.stat().st_mtime > ABANDONED:
+                file.unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> Path:

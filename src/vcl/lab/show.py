@@ -22,7 +22,7 @@ from vcl.lab.console import say_on
 from vcl.lab.evaluation import Score
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
-from vcl.lab.folder import UnwritableError, make_folder, write_atomic
+from vcl.lab.folder import UnwritableError, make_folder, remove_abandoned, write_atomic
 from vcl.lab.parts import compared, gathered, labels, streams_apart
 from vcl.lab.reading import read_object, reading, require
 from vcl.lab.registry import experiment, experiments
@@ -285,10 +285,12 @@ def show_groups(
         if not group.rows:
             continue
         if within:
+            remove_abandoned(place)
             write_atomic(place / ROWS, to_csv(group.rows))
         figures = _draw(group, place)
         if group in printed:
             say_on(console, f"Rows and table in {folder}{f'; figure {figures[0]}' if figures else ''}.")
+    remove_abandoned(folder)
     write_atomic(folder / TABLE, "\n".join(map(_text, found)))
 
 

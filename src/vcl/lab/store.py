@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from glob import escape
 from math import inf
 from pathlib import Path
@@ -46,6 +47,7 @@ from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, re
 from vcl.lab.registry import experiments, methods
 from vcl.lab.results import Row, label, read_csv
 from vcl.learner.bounded import read_bounded
+from vcl.learner.generations import STEM
 from vcl.learner.saving import EVERY
 from vcl.recursion import SetAside
 
@@ -203,6 +205,15 @@ class Store:
             return None
         known = read_part(path)
         return Stack(folder, known) if learned or "runs" in known else None
+
+    def tidy(self, stack: Stack) -> None:
+        """Remove what a process left of the way to a finished stack, if it was killed between its end and that."""
+        left = [*stack.folder.glob(f"{STEM}*"), *stack.folder.glob(".*.tmp"), *stack.folder.glob(STATE)]
+        with suppress(VclError, OSError):  # in use, or read-only: it does no harm there
+            if left:
+                with claimed(stack.folder):
+                    for file in left:
+                        file.unlink(missing_ok=True)
 
     def new(self, stem: str, value: Mapping[str, Any], runs: Sequence[RunKey]) -> Path:
         """The folder of a new stack."""
