@@ -265,6 +265,7 @@ SPLIT_OWN = {"ewc": {"fisher_samples": 200}, "lp": {"fisher_samples": 200}, "vcl
         ("permuted-mnist", ["paper"], {
             "vcl-restart": RESTARTED, "vcl-restart-random": RESTARTED, "map": {"epochs": 20, "batch": 200},
             "mle": {"epochs": 20, "batch": 200}, "lp-kron": {"schedule": "cosine", "epochs": 30},
+            "lp-kron-random": {"schedule": "cosine", "epochs": 30, "coreset_epochs": 30},
             "ewc-kron": {"schedule": "cosine", "epochs": 30}, "vcl-kron": {**ONE_DRAW, "epochs": 15},
             "vcl-kron-natural": {**NEAR, "epochs": 15},
             "vcl-kron-random": {**ONE_DRAW, "epochs": 15, "coreset_epochs": 15},
@@ -272,6 +273,7 @@ SPLIT_OWN = {"ewc": {"fisher_samples": 200}, "lp": {"fisher_samples": 200}, "vcl
         # Batches where the paper's are whole tasks.
         ("split-mnist", ["paper"], {
             "lp-kron": {**COOLED, "epochs": 20}, "ewc-kron": {**COOLED, "epochs": 20},
+            "lp-kron-random": {**COOLED, "epochs": 20},
             "vcl-kron-natural": {**COOLED, **NEAR, "epochs": 20},
             "vcl-kron": {**COOLED, **ONE_DRAW, "epochs": 20}, "vcl-kron-random": {**COOLED, **ONE_DRAW, "epochs": 20},
         }),

@@ -77,6 +77,9 @@ WIRED: dict[str, Method[Any]] = {
     "map": alone(MaximumAPosteriori(TASK, 0.25, 0.24)),
     "lp": alone(LaplacePropagation(TASK, 0.25, PHI, 0.24)),
     "lp-kron": alone(KroneckerLaplace(TASK, 0.25, FACTORS)),
+    "lp-kron-random": Method(
+        KroneckerLaplace(TASK, 0.25, FACTORS), RandomK(13), KroneckerLaplace(CORESET, 0.25, FACTORS), "per-head"
+    ),
     "ewc-kron": alone(KroneckerLaplace(TASK, 0.25, FACTORS, prior=False)),
     "vcl-kron": alone(KRONECKER),
     "vcl-kron-natural": alone(replace(KRONECKER, natural=NaturalGradient(0.28, 19.0, 0.29))),

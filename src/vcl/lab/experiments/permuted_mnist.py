@@ -12,6 +12,7 @@ RESTART = {"epochs": 150, "batch": 1024, "lr": 5e-3, "draws": 4, "init_var": 1e-
 # Kronecker-factored posteriors: a fit of each task that converges; nothing else is chosen.
 KRONECKER: dict[str, dict[str, Any]] = {
     "lp-kron": {"epochs": 30},
+    "lp-kron-random": {"epochs": 30, "coreset_epochs": 30},
     "ewc-kron": {"epochs": 30},
     "vcl-kron": {"epochs": 15},
     "vcl-kron-natural": {"epochs": 15},

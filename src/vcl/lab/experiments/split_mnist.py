@@ -14,7 +14,10 @@ BASELINES: dict[str, dict[str, Any]] = {
     "lp": {"lam": 1.0, "fisher_samples": 200},
     "si": {"lam": 1.0},
     # In batches, 20 epochs are 900 steps a task; the paper's 120 full batches are too few.
-    **{name: {"epochs": 20} for name in ("lp-kron", "ewc-kron", "vcl-kron", "vcl-kron-natural", "vcl-kron-random")},
+    **{
+        name: {"epochs": 20}
+        for name in ("lp-kron", "lp-kron-random", "ewc-kron", "vcl-kron", "vcl-kron-natural", "vcl-kron-random")
+    },
 }
 PAPER = Setup(
     Split(5), Mlp((256, 256)), Prediction(), RunSettings(10),

@@ -138,6 +138,17 @@ class LpKron:
 
 
 @dataclass(frozen=True)
+class LpKronCoreset:
+    """Laplace propagation with Kronecker factors and a coreset."""
+
+    lp: LpKron = field(default_factory=LpKron)
+    coreset: Annotated[Count, "points kept of each task"] = 200
+    coreset_epochs: Annotated[Repeats, "passes over the coreset"] = 100
+    coreset_batch: Annotated[Count | None, "points a step of the coreset's fit; none takes all"] = 256
+    predictive: Predictive = "joint"
+
+
+@dataclass(frozen=True)
 class VclKron:
     """VCL with Kronecker factors: Laplace propagation, and a variational fit of as many epochs from there."""
 
@@ -256,6 +267,14 @@ def lp_kron(s: LpKron, prior: bool = True) -> Method[Any]:
     return Method(KroneckerLaplace(s.fit.ascent(), s.lam, s.phi.kronecker(), prior))
 
 
+def lp_kron_coreset(s: LpKronCoreset) -> Method[Any]:
+    """Laplace propagation with Kronecker factors and a random coreset."""
+    first = s.lp.fit.ascent()
+    again = replace(first, epochs=s.coreset_epochs, batch=s.coreset_batch)
+    project, refit = (KroneckerLaplace(how, s.lp.lam, s.lp.phi.kronecker()) for how in (first, again))
+    return Method(project, RandomK(s.coreset), refit, s.predictive)
+
+
 def kronecker_variational(s: VclKron, how: Ascent) -> KroneckerVariational:
     """proj by variational KL with Kronecker factors; both stages are fitted alike."""
     return KroneckerVariational(KroneckerLaplace(how, s.lp.lam, s.lp.phi.kronecker()), how, s.draws, s.estimator)
@@ -333,6 +352,10 @@ METHODS: tuple[MethodEntry, ...] = (
     MethodEntry(
         "lp-kron", "Laplace propagation, Kronecker-factored: curvature averaged over the posterior",
         LpKron, lp_kron, draws=False, values=COOLED, version=3, grid=FACTOR_GRID,
+    ),
+    MethodEntry(
+        "lp-kron-random", "lp-kron + random coreset", LpKronCoreset, lp_kron_coreset, draws=False, values=COOLED,
+        grid=FACTOR_GRID,
     ),
     MethodEntry(
         "ewc-kron", "lp-kron without a prior: EWC with Kronecker factors, anchored at the last estimate",
