@@ -26,6 +26,10 @@ class NonFiniteError(VclError):
         self.runs, self.reason = tuple(runs), message if reason is None else reason
 
 
+class OutOfMemoryError(VclError):
+    """An allocation failed. :mod:`vcl.ops.out_of_memory` raises it; what was known before is as it was."""
+
+
 def too_fast(lr: float) -> str:
     """The advice for training that began finite and then became non-finite."""
     return f"the learning rate {lr:g} is probably too large for this data; lower it, or scale the inputs."

@@ -18,6 +18,7 @@ from vcl.errors import NonFiniteError, VclError, unknown
 from vcl.fitting.loop import Report, silent
 from vcl.models.base import Heads, Model
 from vcl.models.fingerprint import Fingerprint, check_model, fingerprint
+from vcl.ops.out_of_memory import TASK, told_of_memory
 from vcl.ops.rng import Rng
 from vcl.projections.base import FitsCoresets, Projection, Target, lambda_of, select_runs
 
@@ -294,7 +295,9 @@ def _check(state: State[Q], task: Task, model: Model, method: Method[Q], rng: Rn
 
 @contextmanager
 def _naming_task(task: Task, t: int) -> Iterator[None]:
+    where = f"task {t} ({task.name})"
     try:
-        yield
+        with told_of_memory("the work beside its fits", TASK, where):
+            yield
     except NonFiniteError as error:
-        raise NonFiniteError(f"task {t} ({task.name}): {error}", error.runs, error.reason) from error
+        raise NonFiniteError(f"{where}: {error}", error.runs, error.reason) from error

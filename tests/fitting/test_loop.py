@@ -4,7 +4,8 @@ from torch import Tensor
 
 from vcl.data import Data, concat, dataset, ready
 from vcl.errors import NonFiniteError, VclError
-from vcl.fitting.loop import Ascent, Guard, Progress, _finite, ascend, climb, scaled_sum
+from vcl.fitting.guard import Fit, Guard, finite, heights, named
+from vcl.fitting.loop import Ascent, Progress, ascend, climb, scaled_sum
 from vcl.fitting.step import Eager, gather
 from vcl.ops.rng import Rng
 
@@ -120,7 +121,8 @@ def test_training_that_is_not_finite_before_its_first_step_is_no_matter_of_the_r
 def test_a_fit_that_is_looked_at_an_epoch_later_still_names_the_epoch(bad: int) -> None:
     """As on a GPU, which is given the next epoch's work before this one's numbers are looked at."""
     told: list[Progress] = []
-    guard = Guard("a fit", Ascent(5, None), (3, 4), told.append, lag=1)
+    start = (torch.zeros(2, 1),)
+    guard = Guard(Fit("a fit", 5, 1e-3, (3, 4), named(None, start)), start, numbers(runs=2), told.append, lag=1)
 
     def run() -> None:
         for epoch in range(1, 6):
@@ -234,6 +236,8 @@ def test_on_the_cpu_a_fit_ends_in_the_epoch_that_fails() -> None:
 def test_each_way_of_not_being_finite_is_seen_in_its_run(bad: float) -> None:
     parameters = torch.zeros(3, 4)
     parameters[1, 2] = bad
-    value = torch.tensor([0.0, 0.0, bad])
-    assert _finite(torch.zeros(3), (torch.ones(3, 2), parameters)).tolist() == [True, False, True]
-    assert _finite(value, (torch.zeros(3, 4),)).tolist() == [True, True, False]
+    value, both = torch.tensor([0.0, 0.0, bad]), (torch.ones(3, 2), parameters)
+    assert finite(torch.zeros(3), heights(named(None, both), both)).tolist() == [True, False, True]
+    assert finite(value, heights(named(None, both[:1]), both[:1])).tolist() == [True, True, False]
+    none = (torch.zeros(3, 0),)
+    assert finite(value, heights(named(None, none), none)).tolist() == [True, True, False]

@@ -470,14 +470,14 @@ def test_ctrl_c_keeps_what_was_finished(
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError(), "there is not enough memory (no memory was left); give fewer seeds or --jobs, "),
+        (MemoryError(), "memory ran out in the command; take fewer examples, "),
         (
-            RuntimeError("[alloc_cpu] can't allocate memory: you tried\nmore"),
-            "there is not enough memory ([alloc_cpu] can't",
+            RuntimeError("[alloc_cpu] can't allocate memory: you tried to allocate 4096 bytes\nmore"),
+            "memory ran out in the command, which asked for 4.0 KiB more; take fewer examples, ",
         ),
         (
             torch.OutOfMemoryError("CUDA out of memory. Tried to\nmore"),
-            "there is not enough memory (CUDA out of memory.",
+            "the GPU's memory ran out in the command; take fewer examples, ",
         ),
         (
             OSError(28, "No space left on device", "/x"),

@@ -29,7 +29,8 @@ from vcl.lab.streams import Arrays, arrays
 from vcl.ops.rng import Rng
 
 TAKERS = (
-    "map", "lp", "lp-kron", "lp-kron-random", "ewc-kron", "vcl-kron", "vcl-kron-natural", "vcl-kron-random", "ewc", "si",
+    "map", "lp", "lp-kron", "lp-kron-random", "ewc-kron", "vcl-kron", "vcl-kron-natural", "vcl-kron-random", "ewc",
+    "si",
 )  # fmt: skip
 
 

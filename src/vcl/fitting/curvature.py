@@ -30,6 +30,7 @@ from vcl.fitting.processes import current, own_pieces
 from vcl.fitting.step import gather
 from vcl.models.base import LatentModel, Model, held
 from vcl.ops.noise import draw_noise
+from vcl.ops.out_of_memory import CURVATURE, told_of_memory
 from vcl.ops.rng import Rng
 
 CurvatureKind = Literal["empirical", "true", "hessian"]
@@ -66,6 +67,7 @@ class Curvature:
             raise VclError(f"the number of draws of the latent variables is {self.draws}; give at least 1.")
 
     @torch.no_grad()
+    @told_of_memory("the curvature", CURVATURE)
     def __call__(self, model: Model, layout: Layout, theta: Tensor, data: Data, rng: Rng) -> Tensor:
         """Phi_t [R, D] at theta [R, D]."""
         self.check()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, cos, pi
-from typing import Literal, final
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from vcl.data import Data, ready, weight_of_each
-from vcl.errors import NonFiniteError, VclError, too_fast, unknown
+from vcl.errors import VclError, unknown
+from vcl.fitting.guard import Fit, Guard, named
 from vcl.fitting.health import Health
 from vcl.fitting.journal import journal_of
 from vcl.fitting.processes import agree_on
@@ -22,6 +23,7 @@ from vcl.fitting.standing import Path, again, go_on, result, standing
 from vcl.fitting.step import MakeOptimiser, Objective, Step, make_step
 from vcl.ops.adam import make_adam
 from vcl.ops.devices import is_queued
+from vcl.ops.out_of_memory import FIT, told_of_memory
 from vcl.ops.rng import Rng
 
 Schedule = Literal["constant", "cosine"]
@@ -100,11 +102,12 @@ def ascend(
     path = Path()
     iterates = climb(objective, start, data, settings, rng, report, what, optimiser, diagnose, path)
     del start  # frees the memory while the fit runs, if the caller holds no reference either
-    for now, _ in iterates:
-        if path.steps == first + 1:
-            path.kept = tuple(value.clone() for value in now)
-        elif path.steps > first:
-            torch._foreach_lerp_(path.kept, now, 1 / (path.steps - first))  # the mean of the iterates since ``first``
+    with told_of_memory(f"the {what}", FIT):
+        for now, _ in iterates:
+            if path.steps == first + 1:
+                path.kept = tuple(value.clone() for value in now)
+            elif path.steps > first:  # the mean of the iterates since ``first``
+                torch._foreach_lerp_(path.kept, now, 1 / (path.steps - first))
     return path.kept or path.now
 
 
@@ -144,7 +147,8 @@ def climb(
     steps = settings.steps(data.size)
     order = rng.at("order").generators(device)
     take = make_step(objective, now, data, settings.lr, rng.at("noise"), optimiser)
-    guard = Guard(what, settings, rng.seeds, report, lag=1 if is_queued(device) else 0)
+    fit = Fit(what, settings.epochs, settings.lr, rng.seeds, named(objective, now))
+    guard = Guard(fit, now, data, report, lag=1 if is_queued(device) else 0)
     values: list[Tensor] = []
     if saved is not None:
         values, guard.start = go_on(path, take, order, saved.tensors)
@@ -163,86 +167,23 @@ def climb(
     guard.report = told
     try:
         for epoch in range(len(stage.told) + 1, settings.epochs + 1):
-            # A full batch needs no order and no gathering.
-            index = (
-                None
-                if batch == data.size
-                else torch.stack([torch.randperm(data.size, generator=g, device=device) for g in order])
-            )
-            for first in range(batch * len(values), data.size, batch):
-                take.rate(settings.rate(path.steps, steps))
-                step = take(None if index is None else index[:, first : first + batch])
-                values.append(step.value)
-                path.steps += 1
-                yield now, step
-                stage.tick(stands)
-            health = diagnose(now) if diagnose is not None and epoch == settings.epochs else None
-            guard.epoch(epoch, torch.stack(values).mean(0), now, values[0], health)
+            with told_of_memory(f"the {what}, epoch {epoch} of {settings.epochs}", FIT):
+                # A full batch needs no order and no gathering.
+                index = (
+                    None
+                    if batch == data.size
+                    else torch.stack([torch.randperm(data.size, generator=g, device=device) for g in order])
+                )
+                for first in range(batch * len(values), data.size, batch):
+                    take.rate(settings.rate(path.steps, steps))
+                    step = take(None if index is None else index[:, first : first + batch])
+                    values.append(step.value)
+                    path.steps += 1
+                    yield now, step
+                    stage.tick(stands)
+                health = diagnose(now) if diagnose is not None and epoch == settings.epochs else None
+                guard.epoch(epoch, torch.stack(values).mean(0), now, values[0], health)
         guard.end()
     finally:
         guard.report = report  # else guard and ``told`` hold each other, and with them the fit's memory
     stage.finish(result(path))
-
-
-@final
-class Guard:
-    """Reports every epoch and stops a fit that becomes non-finite; the error names the runs.
-
-    Checking forces a sync, so on queued devices it lags some epochs.
-    """
-
-    def __init__(self, what: str, settings: Ascent, seeds: tuple[int, ...], report: Report, lag: int) -> None:
-        self.what, self.settings, self.seeds, self.report, self.lag = what, settings, seeds, report, lag
-        self.unseen: list[tuple[int, Tensor]] = []
-        self.start: Tensor | None = None
-
-    def epoch(
-        self,
-        epoch: int,
-        value: Tensor,
-        parameters: tuple[Tensor, ...],
-        first: Tensor | None = None,
-        health: Health | None = None,
-    ) -> None:
-        """Record an epoch: its mean objective [R], the parameters, and the objective ``first`` of its first step."""
-        if epoch == 1:
-            self.start = first  # before any step was taken
-        self.unseen.append((epoch, _finite(value, parameters)))
-        while len(self.unseen) > self.lag:
-            self._look(*self.unseen.pop(0))
-        self.report(Progress(self.what, epoch, self.settings.epochs, value, health=health))
-
-    def end(self) -> None:
-        """Check the remaining epochs."""
-        while self.unseen:
-            self._look(*self.unseen.pop(0))
-
-    def _look(self, epoch: int, fine: Tensor) -> None:
-        if bool(fine.all()):
-            return
-        if self.start is not None and not bool(self.start.isfinite().all()):
-            raise self._error(
-                self.start.isfinite(),
-                f"{self.what} is not finite at its start",
-                ", so the learning rate is not the cause: a variance (init_var, prior_var), init_sd or lambda is out "
-                "of range for this network, or the inputs are too large.",
-            )
-        raise self._error(
-            fine,
-            f"{self.what} became non-finite in epoch {epoch} of {self.settings.epochs}",
-            f": {too_fast(self.settings.lr)}",
-        )
-
-    def _error(self, fine: Tensor, what: str, why: str) -> NonFiniteError:
-        bad = [run for run, good in enumerate(fine.tolist()) if not good]
-        seeds = dict.fromkeys(str(self.seeds[run]) for run in bad)
-        return NonFiniteError(f"{what} (seed {', '.join(seeds)}){why}", bad, what + why)
-
-
-def _finite(value: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
-    """Whether all numbers of each run are finite: [R]."""
-    fine = value.isfinite()
-    for values in parameters:  # min and max are NaN if any value is, without a mask the size of theta
-        low, high = torch.aminmax(values.flatten(1), dim=1)
-        fine = fine & low.isfinite() & high.isfinite()
-    return fine

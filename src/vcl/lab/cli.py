@@ -13,6 +13,7 @@ from vcl import __version__
 from vcl.errors import VclError
 from vcl.lab.commands import bench, data, list_names, model, paper, predict, report, run, sample, show, sweep, watch
 from vcl.lab.stopped import INTERRUPTED, STOPPED, TERMINATED, Stopped
+from vcl.ops.out_of_memory import is_out_of_memory
 
 HELP = """Variational continual learning: yesterday's posterior is today's prior.
 
@@ -50,8 +51,6 @@ app.add_typer(data.app, name="data")
 app.add_typer(model.app, name="model")
 
 LESS = "give fewer seeds or --jobs, a smaller batch, fewer draws, or a smaller network."
-NO_MEMORY = ("can't allocate memory", "out of memory")
-"""Parts of torch's messages when an allocation fails."""
 
 
 def _version(wanted: bool) -> None:
@@ -107,8 +106,7 @@ def _say_last(told: str) -> None:
 def _told(error: Exception) -> str:
     """One sentence for an error that no command handled; nothing for an error of vcl's own."""
     place, why = _in_plugin(error), _first_line(error)
-    few = isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
-    if few or isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return f"there is not enough memory ({why}); {LESS}"
     if place is not None:
         return f"the plugin failed at {place} ({type(error).__name__}: {why}); fix it."

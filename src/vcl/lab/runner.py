@@ -17,6 +17,7 @@ from vcl.lab.plan import Plan
 from vcl.lab.results import Confidence, Row
 from vcl.lab.settings import values_of
 from vcl.lab.streams import Arrays
+from vcl.ops.out_of_memory import PREDICTION, told_of_memory
 from vcl.ops.rng import Rng
 from vcl.recursion import State, Task, describe_set_aside, initial, learn, set_runs_aside
 
@@ -92,7 +93,8 @@ def run_method(
                 context, before = context_after(state, met), state.alive
                 confidences.clear()
                 try:
-                    rows = evaluation.evaluate(context)
+                    with told_of_memory("it", PREDICTION, f"the evaluation after task {state.t} ({task.name})"):
+                        rows = evaluation.evaluate(context)
                 except NonFiniteError as error:
                     state = set_runs_aside(state, error, state.t, method, rng)
             pictures = None if evaluation.samples is None else evaluation.samples(context).cpu()

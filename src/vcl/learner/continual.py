@@ -22,6 +22,7 @@ from vcl import __version__
 from vcl.beliefs.fading import fade
 from vcl.errors import VclError, unknown
 from vcl.learner import folder, places, stored
+from vcl.learner.as_it_was import as_it_was
 from vcl.learner.draft import Draft, read
 from vcl.learner.forgetting import without
 from vcl.learner.given import device_of, require_whole
@@ -154,14 +155,15 @@ class ContinualLearner(ABC):
         draft = Draft(place.task, place.head, found, values, outputs, units, digest, forget)
         bar = Bar(self.verbose > 0)
         try:
-            if checkpoint is None:
-                learned = self._learned(prepared, draft, Watch(bar), begun)
-            else:
-                saver = Saver(as_folder(checkpoint), save_every, warn_user)
-                with saver.saving():
-                    journal = saver.begin(identity_of(self.net, known, self.settings, draft))
-                    learned = self._learned(prepared, draft, Watch(bar, journal), begun)
-                saver.files.drop()
+            with as_it_was(checkpoint):
+                if checkpoint is None:
+                    learned = self._learned(prepared, draft, Watch(bar), begun)
+                else:
+                    saver = Saver(as_folder(checkpoint), save_every, warn_user)
+                    with saver.saving():
+                        journal = saver.begin(identity_of(self.net, known, self.settings, draft))
+                        learned = self._learned(prepared, draft, Watch(bar, journal), begun)
+                    saver.files.drop()
         finally:
             bar.end()
         self._prepared, self._known = prepared, learned

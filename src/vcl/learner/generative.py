@@ -19,6 +19,7 @@ from vcl.coresets import Nothing
 from vcl.data import Array, as_tensor, concat, unlabelled
 from vcl.errors import VclError
 from vcl.fitting.loop import Ascent, Report, silent
+from vcl.learner.as_it_was import as_it_was
 from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import FAULTS, from_bytes, to_bytes
 from vcl.learner.folder import replace_file
@@ -94,7 +95,8 @@ class GenerativeLearner:
             raise VclError("there are no images to learn from; give those of at least one task.")
         heads = {name: prod(shape) for name, shape in shapes.items()}
         step = Task("/".join(shapes), reduce(concat, parts), heads=heads)
-        (self.state,) = learn(self.state, [step], self.model, self.method, self.rng, report)
+        with as_it_was():
+            (self.state,) = learn(self.state, [step], self.model, self.method, self.rng, report)
         self.shapes |= shapes
 
     def sample(self, task: str, count: int, seed: int = 0, theta: ThetaChoice = "drawn") -> Tensor:

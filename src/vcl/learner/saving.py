@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from os import PathLike
 from pathlib import Path
 from time import monotonic
 from typing import final
 
-from vcl.errors import VclError
+from vcl.errors import OutOfMemoryError, VclError
 from vcl.fitting.journal import Entry, Journal
 from vcl.fitting.progress import Progress, Report
 from vcl.learner.generations import Generations
@@ -74,6 +74,11 @@ class Saver:
                 entries = self.journal.entries
                 if not self.journal.in_fit and not finished(entries) <= self.saved:
                     self.write(entries)
+                raise
+            except OutOfMemoryError:
+                if not finished(self.journal.entries) <= self.saved:
+                    with suppress(MemoryError, RuntimeError):  # saving takes memory too
+                        self.write(self.journal.entries)
                 raise
 
 

@@ -22,6 +22,7 @@ from vcl.engines.general import along
 from vcl.errors import VclError, unknown
 from vcl.models.base import LatentModel
 from vcl.ops.noise import draw_noise
+from vcl.ops.out_of_memory import PREDICTION, told_of_memory
 from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
 
@@ -32,6 +33,7 @@ LEAST_PROBABILITY = 1e-9
 """The lower limit of a classifier's probability, so that no image has infinite uncertainty."""
 
 
+@told_of_memory("a prediction", PREDICTION)
 @torch.no_grad()
 def log_marginal(
     belief: Belief | Learned,
@@ -80,6 +82,7 @@ def log_marginal(
     return total - log(draws)
 
 
+@told_of_memory("a prediction", PREDICTION)
 @torch.no_grad()
 def generate(
     belief: Belief | Learned,

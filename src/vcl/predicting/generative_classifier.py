@@ -26,11 +26,13 @@ from vcl.errors import VclError
 from vcl.models.base import LatentModel
 from vcl.ops.devices import limits
 from vcl.ops.noise import draw_noise
+from vcl.ops.out_of_memory import PREDICTION, told_of_memory
 from vcl.ops.rng import Rng
 from vcl.predicting.generation import ThetaChoice, check_runs, generator_of, thetas
 from vcl.predicting.learned import Learned, belief_at, inputs_at
 
 
+@told_of_memory("a prediction", PREDICTION)
 @torch.no_grad()
 def class_log_marginals(
     belief: Belief | Learned,

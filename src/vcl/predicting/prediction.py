@@ -16,6 +16,7 @@ from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
 from vcl.models.base import HasFixed, HasOutputs, Model, roles
 from vcl.ops.devices import limits
+from vcl.ops.out_of_memory import PREDICTION, told_of_memory
 from vcl.ops.rng import Rng
 from vcl.predicting.learned import Learned, belief_at, inputs_at
 
@@ -23,6 +24,7 @@ WEIGHTS_IN_FLIGHT = 2**26
 """The most drawn weights in memory at once, over runs and draws (256 MiB of float32)."""
 
 
+@told_of_memory("a prediction", PREDICTION)
 @torch.no_grad()
 def predict(
     belief: Belief | Learned,
@@ -106,6 +108,7 @@ def predict_outputs(
     return _each_draw(drawn_outputs, belief, model, x, head, rng, draws, device)
 
 
+@told_of_memory("a prediction", PREDICTION)
 def _each_draw(
     drawn: Callable[..., Callable[[Tensor], Tensor]], belief: Belief | Learned, model: Model, x: Array, head: str,
     rng: Rng, draws: int, device: torch.device | str | None,

@@ -41,6 +41,7 @@ from vcl.fitting.loop import Ascent, Progress, Report, ascend, silent
 from vcl.models.base import Model, held, refuse_latent
 from vcl.ops.layer_weights import Block
 from vcl.ops.noise import draw_noise
+from vcl.ops.out_of_memory import CURVATURE, told_of_memory
 from vcl.ops.rng import Rng
 from vcl.ops.rotations import eigen
 from vcl.projections.base import Init, Target, engine_at_points, fresh, start_mean
@@ -122,6 +123,7 @@ class KroneckerLaplace:
                 kept.append(block)
         return tuple(kept)
 
+    @told_of_memory("the Kronecker-factored curvature", CURVATURE)
     def posterior(
         self, model: Model, previous: Kronecker, theta: Tensor, delta: Tensor, data: Data, blocks: tuple[Block, ...],
         rng: Rng, report: Report = silent,

@@ -14,6 +14,7 @@ from vcl.data import Data, weight_of_each
 from vcl.engines.choose import Engine, choose
 from vcl.engines.general import General
 from vcl.errors import VclError
+from vcl.fitting.guard import Climbed
 from vcl.fitting.loop import Ascent, Report, ascend, scaled_sum, silent
 from vcl.fitting.step import Step
 from vcl.models.base import Model
@@ -37,6 +38,10 @@ class LogLikelihood:
         if batch.heads not in self.engines:
             self.engines[batch.heads] = choose(self.model, self.layout, batch.heads, like)
         return self.engines[batch.heads]
+
+    def climbed(self) -> tuple[Climbed, ...]:
+        """What the optimised parameters are."""
+        return (Climbed("weights", self.layout),)
 
     def noise(self, batch: Data) -> int:
         """The noise of the latent variables only: theta is a point."""

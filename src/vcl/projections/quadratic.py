@@ -17,6 +17,7 @@ from vcl.beliefs.belief import Factor
 from vcl.beliefs.layout import Layout, Rows
 from vcl.data import Data
 from vcl.errors import VclError
+from vcl.fitting.guard import Climbed
 from vcl.fitting.loop import Ascent
 from vcl.fitting.step import Step
 from vcl.models.base import Model, held
@@ -66,6 +67,10 @@ class Penalised:
 
     def __init__(self, model: Model, layout: Layout, penalty: Factor, draws: int = 1) -> None:
         self.log_lik, self.penalty = LogLikelihood(model, layout, draws), penalty
+
+    def climbed(self) -> tuple[Climbed, ...]:
+        """What the optimised parameters are."""
+        return self.log_lik.climbed()
 
     def noise(self, batch: Data) -> int:
         """The noise of the log-likelihood."""

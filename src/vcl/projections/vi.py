@@ -9,6 +9,7 @@ from typing import Any, Literal, final
 
 from torch import Tensor
 
+from vcl.beliefs.kronecker_fit import KroneckerFit
 from vcl.beliefs.layout import Rows
 from vcl.beliefs.mean_field import MeanField
 from vcl.beliefs.mean_field_fit import CLIMBS, Climbs, MeanFieldFit
@@ -19,6 +20,7 @@ from vcl.engines.choose import choose, choose_bound
 from vcl.engines.general import General
 from vcl.engines.usage import ESTIMATORS, Estimator
 from vcl.errors import VclError, unknown
+from vcl.fitting.guard import Climbed
 from vcl.fitting.health import Health, health_of
 from vcl.fitting.loop import Ascent, Report, ascend, silent
 from vcl.fitting.natural_gradient import NaturalGradient
@@ -91,6 +93,15 @@ class Elbo:
     def gradient(self, parameters: tuple[Tensor, ...], batch: Data, total: int, noise: Tensor | Key) -> Step:
         """L(q) and its gradient."""
         return Step(*self.bound(batch).gradient(parameters, batch, total, noise))
+
+    def climbed(self) -> tuple[Climbed, ...]:
+        """What the optimised parameters are, in the families that are known here."""
+        fit = self.fit
+        if not isinstance(fit, MeanFieldFit | KroneckerFit):
+            return ()
+        logs = "log variances" if fit.scale == 1 else "log deviations"
+        points = (Climbed("points", fit.points),) if fit.points.names else ()
+        return (Climbed("means", fit.spread), Climbed(logs, fit.spread), *points)
 
     def parameters(self, q: Any) -> tuple[Tensor, ...]:
         """The optimised parameters at q."""

@@ -36,6 +36,7 @@ from vcl.lab.registry import load_file
 from vcl.lab.results import label
 from vcl.lab.stopped import TERMINATED
 from vcl.lab.store import Store
+from vcl.ops.out_of_memory import TASK, is_out_of_memory, sentence
 
 WAIT = 120.0
 """Seconds to wait for a lost job's folder, which a process that is not quite dead may hold."""
@@ -67,10 +68,9 @@ def do(job: Job) -> End:
         return End("lost", str(error), lines())
     except VclError as error:
         return End("failed", str(error), lines())
-    except MemoryError:
-        return End("failed", "there is not enough memory", lines())
     except Exception as error:  # of a plugin, of torch or of the system
-        return End("failed", f"{type(error).__name__}: {error}", lines())
+        why = sentence(error, "the job", TASK) if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
+        return End("failed", why, lines())
     return End("done", "", lines())
 
 
