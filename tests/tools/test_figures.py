@@ -10,6 +10,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
+
+import vcl
 
 ROOT = Path(__file__).parents[2]
 TOOLS, FIGURES = ROOT / "tools" / "figures", ROOT / "docs" / "figures"
@@ -130,3 +133,15 @@ def test_kronecker_factors_are_nearer_to_the_full_covariance_than_mean_field() -
     assert far["Kronecker factors"] < 0.5 * far["mean field"]
     drawn = covariance.drawing(found)
     assert drawn.count("<rect") > 3 * 21
+
+
+def test_the_schematic_has_the_names_of_the_code(tmp_path: Path) -> None:
+    script("schematic").main(["--out", str(tmp_path)])
+    drawn = (tmp_path / "schematic.svg").read_text(encoding="utf-8")
+    words = ["".join(each.itertext()) for each in ET.fromstring(drawn).iter() if each.tag.endswith("}text")]
+    model = vcl.Network(vcl.mlp(2, (3,)), features=3, likelihood=vcl.Categorical())
+    for name in model.prior({"1": 2, "2": 2}).layout.names:  # such as trunk.0.weight, heads.1.bias
+        assert any(name.startswith(word) for word in words), name
+    for name in ("encoder", "lower", "upper"):
+        assert name in words
+        assert isinstance(getattr(vcl.mlp_vae(pixels=4), name), torch.nn.Module)
