@@ -54,7 +54,7 @@ def one(policy: str, seed: int, quick: bool, results: Results) -> None:
     x, y = load_digits(return_X_y=True)
     x = (x - x.mean()) / x.std()  # the columns of other arms are 0, so the learner cannot scale them
     random = np.random.default_rng(seed)
-    order = random.permutation(len(x))[: 100 if quick else ROUNDS]
+    order, unseen = np.split(random.permutation(len(x))[: 150 if quick else None], [100 if quick else ROUNDS])
     torch.manual_seed(seed)
     net = vcl.mlp(64 * ARMS, (50,))
     learner: vcl.ContinualClassifier | Baseline
@@ -73,6 +73,18 @@ def one(policy: str, seed: int, quick: bool, results: Results) -> None:
         regret += int((1 - reward).sum())
         results.add(policy=policy, seed=seed, rounds=first + len(now), regret=regret, rewards=float(reward.mean()))
         learner.update(inputs(images, arms), reward)
+    # What was learned, whatever the policy does with it: the arms that look best on average, and under draws.
+    results.rows[-1]["best"] = right("greedy", learner, x[unseen], y[unseen], random)
+    if not policy.startswith("fine-tuning"):
+        results.rows[-1]["drawn"] = right("Thompson sampling", learner, x[unseen], y[unseen], random)
+
+
+def right(
+    policy: str, learner: vcl.ContinualClassifier | Baseline, x: np.ndarray, y: np.ndarray, random: np.random.Generator
+) -> float:
+    """The right arms in % of a policy that learns nothing from them."""
+    parts = [slice(first, first + AT_ONCE) for first in range(0, len(x), AT_ONCE)]
+    return float(100 * np.mean(np.concatenate([pull(policy, learner, x[at], random) == y[at] for at in parts])))
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -88,14 +100,18 @@ def main(given: Sequence[str] | None = None) -> None:
     table = [
         [policy, cell(results.values("regret", policy=policy, rounds=last), 0),
          cell([100 * np.mean([row["rewards"] for row in results.where(policy=policy, seed=seed)
-                              if row["rounds"] > last - 200]) for seed in results.seeds()])]
+                              if row["rounds"] > last - 200]) for seed in results.seeds()]),
+         cell(results.values("best", policy=policy, rounds=last)),
+         "-" if policy.startswith("fine-tuning") else cell(results.values("drawn", policy=policy, rounds=last))]
         for policy in POLICIES
     ]  # fmt: skip
     note = (
-        f"Regret after {last} images (random arms: {0.9 * last:.0f}), and right arms in % over the last 200; "
-        "means and standard errors over seeds."
+        f"Regret after {last} images (random arms: {0.9 * last:.0f}), and right arms in % over the last 200; then on "
+        "images that no policy saw, by the best arm on average and by the best under one draw for each image. Means "
+        "and standard errors over seeds."
     )
-    results.write(("policy", "regret", "right at the end"), table, figure(results), note)
+    heading = ("policy", "regret", "right at the end", "unseen, on average", "unseen, by draws")
+    results.write(heading, table, figure(results), note)
 
 
 def figure(results: Results) -> Figure:
