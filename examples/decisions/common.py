@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from time import monotonic
+from time import process_time
 from typing import Any, Self
 
 import numpy as np
@@ -145,7 +145,7 @@ class Results:
     def __init__(self, name: str, given: argparse.Namespace) -> None:
         self.name, self.out, self.given = name, given.out, given
         self.rows: list[Row] = []
-        self.begun, self.spent = monotonic(), 0.0
+        self.begun, self.spent = process_time(), 0.0
         self.made: list[Row] = []
         if given.add and (self.out / f"{name}.csv").exists():
             with (self.out / f"{name}.csv").open(newline="") as file:
@@ -179,7 +179,7 @@ class Results:
         given = [each for each in sys.argv[1:] if each != "--add"]
         about = {
             "command": shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given]),
-            "seeds": self.seeds(), "seconds": round(self.spent + monotonic() - self.begun, 1),
+            "seeds": self.seeds(), "seconds": round(self.spent + process_time() - self.begun, 1),
             "machine": f"{platform.machine()}, 1 thread", "made": self.made_so_far(),
         }  # fmt: skip
         (self.out / f"{self.name}.json").write_text(json.dumps(about, indent=2) + "\n")
@@ -200,7 +200,7 @@ class Results:
         """The rows, NAME.md, NAME.png and NAME.svg; prints the table."""
         about = self.keep()
         minutes, text = about["seconds"] / 60, markdown(heading, table)
-        made = f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes on one core."
+        made = f"`{about['command']}`, {len(self.seeds())} seeds, {minutes:.1f} minutes of one core."
         (self.out / f"{self.name}.md").write_text(f"{text}\n\n{note}\n\n{made}\n")
         save(figure, self.out / self.name)
         print(text)

@@ -11,7 +11,7 @@ Each task has 2,000 images; the test has 400 images of each task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,9 +100,9 @@ def one(stream: str, name: str, seed: int, quick: bool, results: Results) -> Non
     """Learn all tasks, and judge on those so far after each."""
     tasks, learner, spent = parts(stream, seed, quick), learners(stream, seed, quick)[name](), 0.0
     for number, part in enumerate(tasks):
-        begun = monotonic()
+        begun = process_time()
         learner.update(*part.train, f"task {number}")
-        spent += monotonic() - begun
+        spent += process_time() - begun
         x = np.concatenate([each.test[0] for each in tasks[: number + 1]])
         y = np.concatenate([each.test[1] for each in tasks[: number + 1]])
         p = learner.predict_proba(x)
