@@ -80,8 +80,7 @@ class Baseline:
         """Learn from x with the labels y."""
         method = self.method(len(x))
         if self.state is None:
-            given = torch.as_tensor(x)
-            self.scaling = None if given.dtype == torch.uint8 else learned(given, self.standardize)
+            self.scaling = learned(torch.as_tensor(x), self.standardize)
             self.state = vcl.initial(self.model, method, 1)
         name = f"{self.state.t}"
         data = vcl.dataset(self.rows(x), torch.as_tensor(y).long(), name, "all")

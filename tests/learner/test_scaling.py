@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
-from own_data import classifier, numbers, regressor, small_net, targets_of
+from own_data import classifier, numbers, regressor, same, small_net, targets_of, tensors
+from vcl.learner import ContinualClassifier
+from vcl.learner.draft import read
 from vcl.learner.export import Standardized
+from vcl.learner.inputs import examples
 from vcl.learner.scaling import learned, of_targets
 
 
@@ -97,6 +104,115 @@ class TestImagesBeyondTheFirst:
         learner.update(x + 0.3 * np.random.default_rng(1).normal(size=x.shape).astype(np.float32), y)
         table = np.random.default_rng(0).uniform(size=(20, 4))
         assert classifier().update(table, y).predict(30 * table).shape == (20,)
+
+
+IMAGES = np.random.default_rng(0).uniform(size=(20, 4, 4)) ** 3
+LABELS = np.arange(20) % 2
+
+
+def scaling_of(x: Any, net: Any = None, **settings: Any) -> Any:
+    """The scaling that a learner takes from x."""
+    learner = classifier(small_net(width=x[0].size) if net is None else net, **settings)
+    return read(examples(x, LABELS, None, None, True), None, learner.net, learner.settings).scaling
+
+
+def trained_net(width: int = 16) -> Any:
+    """A network after a step of a fit."""
+    net = small_net(width=width)
+    with torch.no_grad():
+        for value in net.parameters():
+            value += 0.01 * torch.sin(torch.arange(value.numel()).view_as(value))
+    return net
+
+
+class TestImages:
+    """One centre and one width for all pixels, where the network has not learned the scale that they have."""
+
+    @pytest.mark.parametrize("flat", [False, True])
+    def test_a_new_network_gets_them_scaled_as_a_whole(self, flat: bool) -> None:
+        x = IMAGES.repeat(2, 1).repeat(2, 2)
+        found = scaling_of(x.reshape(20, -1) if flat else x)
+        assert found.centre.item() == pytest.approx(x.mean())
+        assert found.width.item() == pytest.approx(x.std())
+
+    def test_bytes_are_scaled_as_their_shares_of_255(self) -> None:
+        x = (255 * IMAGES).astype(np.uint8)
+        found, shares = scaling_of(x), scaling_of(x / 255)
+        assert found.centre.item() == pytest.approx(255 * shares.centre.item(), rel=1e-6)
+        assert found.width.item() == pytest.approx(255 * shares.width.item(), rel=1e-6)
+        net = small_net(width=16)
+        one, two = (classifier(net).update(each, LABELS).predict_proba(each) for each in (x, x / 255))
+        assert np.allclose(one, two, atol=1e-4)
+
+    def test_a_small_update_of_grey_digits_is_learned(self) -> None:
+        """60 labels: 64 % where the pixels keep their scale, 85 % where they are scaled."""
+        x, y = load_digits(return_X_y=True)
+        torch.manual_seed(0)
+        learner = ContinualClassifier(small_net_of_digits(), verbose=0, device="cpu").update(x[:60] / 16, y[:60])
+        assert (learner.predict(x[60:] / 16) == y[60:]).mean() > 0.75
+
+    def test_networks_that_know_a_scale_get_them_as_they_are(self) -> None:
+        for settings in ({"posterior": "head"}, {"adapters": 1}, {"prior_mean": "net"}, {"posterior": ["1.bias"]}):
+            assert scaling_of(IMAGES, **settings) is None
+            assert scaling_of((255 * IMAGES).astype(np.uint8), **settings) is None
+            assert scaling_of(100 * IMAGES.reshape(20, -1), **settings) is None  # tables too
+            assert scaling_of(IMAGES, standardize=True, **settings) is not None
+        assert scaling_of(IMAGES, trained_net()) is None
+        assert scaling_of((255 * IMAGES).astype(np.uint8), trained_net()) is None
+        assert scaling_of(IMAGES, trained_net(), standardize=True) is not None
+        assert scaling_of(100 * IMAGES.reshape(20, -1), trained_net()) is not None
+
+    def test_a_network_that_may_be_trained_is_told_about(self) -> None:
+        learner = classifier(trained_net()).update(IMAGES, LABELS).update(IMAGES[::-1] ** 2, LABELS)
+        assert [("the network may be trained" in update.line()) for update in learner.history] == [True, False]
+        assert "inputs [4, 4] numbers, as they are" in learner.summary()
+        for others in (classifier(small_net(width=16)), classifier(trained_net(), standardize=False)):
+            assert "may be trained" not in others.update(IMAGES, LABELS).history[0].line()
+        new = classifier(small_net(width=16)).update(IMAGES, LABELS)
+        assert "inputs [4, 4] numbers, scaled by one mean and deviation" in new.summary()
+
+    def test_generators_take_pixels(self) -> None:
+        for x in (IMAGES, (255 * IMAGES).astype(np.uint8)):
+            given = classifier(method="generative")
+            found = read(examples(x, LABELS, None, None, True), None, None, given.settings)
+            assert (found.scaling, found.inputs.grey) == (None, x is IMAGES)
+
+    def test_a_folder_of_earlier_versions_keeps_its_scale(self, tmp_path: Path) -> None:
+        """They left images as they are; their settings say "auto" too."""
+        from vcl.learner.folder import _check
+
+        x, later = ((255 * each).astype(np.uint8) for each in (IMAGES, IMAGES[::-1] ** 2))
+        net = small_net(width=16)
+        old = classifier(net, standardize=False).update(x, LABELS)
+        old.save(tmp_path)
+        about = json.loads((tmp_path / "learner.json").read_text())
+        about["settings"]["standardize"] = "auto"
+        (tmp_path / "learner.json").write_text(json.dumps({**about, "check": _check(about)}))
+        found = ContinualClassifier.load(tmp_path, net, device="cpu", verbose=0)
+        assert found._knows().scaling is None
+        assert same(tensors(found.update(later, LABELS)), tensors(old.update(later, LABELS)))
+
+    @pytest.mark.parametrize("bytes_", [False, True])
+    def test_a_saved_learner_goes_on_and_exports_with_its_scale(self, bytes_: bool, tmp_path: Path) -> None:
+        x = (255 * IMAGES).astype(np.uint8) if bytes_ else IMAGES
+        net = small_net(width=16)
+        learner = classifier(net).update(x, LABELS)
+        learner.save(tmp_path)
+        found = ContinualClassifier.load(tmp_path, net, device="cpu", verbose=0)
+        assert np.array_equal(found.predict_proba(x), learner.predict_proba(x))
+        mean = classifier(net, method="laplace").update(x, LABELS)
+        logits = mean.export()(torch.from_numpy(x)).softmax(-1).numpy()
+        assert np.allclose(logits, mean.predict_proba(x), atol=1e-5)
+        for each in (found, learner):
+            each.update(x[::-1].copy(), LABELS)
+        assert same(tensors(found), tensors(learner))
+
+
+def small_net_of_digits() -> Any:
+    """100 units."""
+    from vcl.models import mlp
+
+    return mlp(64, (100,))
 
 
 def test_an_exported_network_standardises_in_float64() -> None:

@@ -49,6 +49,11 @@ class Shape:
         if isinstance(self.posterior, list):
             object.__setattr__(self, "posterior", tuple(self.posterior))
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the network's own values stay, in a frozen part or as the prior's mean."""
+        return self.posterior != "all" or self.adapters is not None or self.prior_mean == "net"
+
     def check(self) -> None:
         """Raise VclError unless every value is valid."""
         if self.head not in ENDINGS:

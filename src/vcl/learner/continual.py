@@ -141,7 +141,7 @@ class ContinualLearner(ABC):
             raise VclError("the data is empty; give at least one example.")
         targets = self._read(given.y, len(given.x))
         place = places.place_of(task, self.settings, known)
-        found = read(given, known, self.net, self.settings.standardize)
+        found = read(given, known, self.net, self.settings)
         digest = digest_of(found.x, targets)
         if not revisit:
             places.refuse_again(place, digest, known)
@@ -173,6 +173,8 @@ class ContinualLearner(ABC):
     def _learned(self, prepared: Prepared, draft: Draft, watch: Watch, begun: float) -> Knowledge:
         """The knowledge after the update."""
         known, settings, examples = self._known, self.settings, len(draft.read.x)
+        if draft.read.note:
+            watch.notes[draft.read.note] = None
         method = way_of(settings.method).method(settings.shape, settings.effort, examples, settings.memory)
         model = prepared.model(self._likelihood())
         before: State[Any] = initial(model, method, 1, self.device) if known is None else known.state
@@ -333,7 +335,7 @@ class ContinualLearner(ABC):
             known, prior = stored.knowledge(content, learner._loaded_outputs, learner.device)
             frozen = dict(content.about["frozen"])
         with saying_what_became(known.table):
-            part = learner._part_for(stored.example(known.inputs), known.inputs)
+            part = learner._part_for(stored.example(known.inputs, known.scaling), known.inputs)
         stored.check_frozen(frozen, part.digests(), path)
         prepared = Prepared(part, prior)
         stored.check_network(known.state, prepared.model(learner._likelihood()), path)

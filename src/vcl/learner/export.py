@@ -80,10 +80,10 @@ def exported(known: Knowledge, part: Part, head: str, targets: Scaling | None) -
     params = {name: value[0] for name, value in q.layout.split(q.mean).items()}
     weight = params[f"{PREFIX}{head}.weight"]
     steps: OrderedDict[str, nn.Module] = OrderedDict()
-    if known.inputs.kind == "pixels":
-        steps["pixels"] = Pixels()
     if known.scaling is not None:
         steps["standardized"] = Standardized(known.scaling)
+    elif known.inputs.kind == "pixels":
+        steps["pixels"] = Pixels()
     elif known.inputs.kind == "numbers":
         steps["numbers"] = Numbers()
     if part.prefix is not None:

@@ -62,7 +62,7 @@ Z_DRAWS, THETA_DRAWS = 50, 8
 class Generative:
     """A generator for each class, and p(y | x) in proportion to p(x | y): for classes that come one after another."""
 
-    forgets, shares, regresses, tells = False, True, False, False
+    forgets, shares, regresses, tells, rescales = False, True, False, False, False
 
     def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """A VAE has a shape of its own, and no memory."""

@@ -21,7 +21,7 @@ class Inputs(NamedTuple):
     kind: Kind
     dtype: str
     grey: bool = False
-    """Whether the numbers of the first update were from 0 to 1, as grey values are, and are not scaled."""
+    """Whether the numbers of the first update were from 0 to 1, as grey values are, and keep their proportions."""
 
     @classmethod
     def of(cls, x: Tensor, net: object) -> Inputs:
@@ -55,11 +55,14 @@ class Inputs(NamedTuple):
             _warn_beyond(x)
 
     def tensor(self, x: Tensor, scaling: Scaling | None) -> Tensor:
-        """x as the network takes it: pixels and tokens as they are, numbers scaled and in float32."""
+        """x as the network takes it: tokens as they are, pixels and numbers scaled and in float32.
+
+        Pixels without a scaling stay uint8: the engines divide them by 255.
+        """
         if self.kind == "tokens":
             return x.long()
         if self.kind == "pixels":
-            return x
+            return x if scaling is None else scaling(x)
         return (x if scaling is None else scaling(x.double())).float()
 
 

@@ -49,7 +49,9 @@ class Knowledge(NamedTuple):
 
     def lines(self) -> list[str]:
         """Lines for people: inputs, tasks and memory."""
-        scaled = "" if self.scaling is None else ", standardised"
+        scaled = ", as they are"
+        if self.scaling is not None:
+            scaled = ", scaled by one mean and deviation" if self.scaling.whole else ", standardised"
         found = [f"inputs {list(self.inputs.shape)} {self.inputs.kind}{scaled}"]
         found += [
             f"task {name}: {record.examples} examples, head {record.head}: {self.outputs[record.head]}"

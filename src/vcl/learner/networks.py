@@ -28,7 +28,7 @@ from vcl.recursion import Method, State, Task
 class _OfNetwork:
     """Tasks and predictions of a network with heads."""
 
-    shares, regresses, tells = False, True, True
+    shares, regresses, tells, rescales = False, True, True, True
 
     def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """All settings are for networks."""
@@ -108,9 +108,9 @@ class IndependentWeights(_OfNetwork):
             )
 
     def method(self, shape: Shape, effort: Effort, examples: int, memory: int) -> Method[Any]:
-        """A variational fit."""
+        """A variational fit. The first begins at the maximum of the likelihood: from the prior it often stays there."""
         how = effort.ascent(examples)
-        project = VariationalKL(how, effort.draws or 1, "local", natural=NaturalGradient(), ml_start=False)
+        project = VariationalKL(how, effort.draws or 1, "local", natural=NaturalGradient())
         return Method(project, _rule(memory, examples))
 
 

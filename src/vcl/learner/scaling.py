@@ -27,6 +27,11 @@ class Scaling(NamedTuple):
     centre: Tensor
     width: Tensor
 
+    @property
+    def whole(self) -> bool:
+        """Whether all values have one centre and one width."""
+        return self.centre.dim() == 0
+
     def __call__(self, x: Tensor) -> Tensor:
         """(x - centre) / width, in float32 or x's own precision."""
         x = x if x.is_floating_point() else x.float()
@@ -54,22 +59,24 @@ class Scaling(NamedTuple):
         )
 
 
-def learned(x: Tensor, standardize: Standardize) -> Scaling | None:
+def learned(x: Tensor, standardize: Standardize, images: bool = True) -> Scaling | None:
     """The scaling of the first update's inputs x [N, ...]; None where inputs stay as they are.
 
-    ``auto`` standardises tables [N, columns], each column by itself, and leaves images in [0, 1], flat ones too. Images
-    and sequences of another scale have one centre and one width. A constant column has width 1, and a column that is
-    rarely different has at least a thirtieth of its range, so that no value becomes huge.
+    ``auto`` standardises tables [N, columns], each column by itself. Images, flat ones too, and sequences have one
+    centre and one width, so that a picture stays the same picture; ``images=False`` leaves images as they are. A
+    constant column has width 1, and a column that is rarely different has at least a thirtieth of its range, so that no
+    value becomes huge.
     """
     if standardize not in (True, False, "auto"):
         raise VclError(f"standardize is {standardize!r}; give True, False or 'auto'.")
-    if standardize is False or (standardize == "auto" and not _needs(x)):
+    auto, image = standardize == "auto", is_image(x)
+    if standardize is False or (auto and not (images if image else _needs(x))):
         return None
-    values = x.double()
-    over = (0,) if x.dim() == 2 else tuple(range(x.dim()))
-    centre, width = values.mean(over), values.std(over, correction=0)
+    values = x.float() if x.dtype == torch.uint8 else x.double()
+    over = (0,) if x.dim() == 2 and not (auto and image) else tuple(range(x.dim()))
+    centre, width = values.mean(over).double(), values.std(over, correction=0).double()
     reach = values.amax(over) - values.amin(over)
-    return Scaling(centre, _width(torch.maximum(width, reach / 30), values.abs().amax(over)))
+    return Scaling(centre, _width(torch.maximum(width, reach.double() / 30), values.abs().amax(over)))
 
 
 def of_targets(y: Tensor) -> Scaling:
@@ -83,14 +90,17 @@ def _width(width: Tensor, largest: Tensor) -> Tensor:
     return torch.where(width > ROUNDING * largest, width, 1.0)
 
 
-def _needs(x: Tensor) -> bool:
-    """Whether inputs are scaled by default."""
+def is_image(x: Tensor) -> bool:
+    """Whether inputs [N, ...] are taken for images: uint8 in more than one dimension, or values from 0 to 1."""
+    if x.dim() > 2 and x.dtype == torch.uint8:
+        return True
     low, high = (float(bound) for bound in torch.aminmax(x))
-    between = low >= 0 and high <= 1
-    if x.dim() == 2:
-        return not (between and x.shape[1] >= FLAT_IMAGE)
-    centred = abs(float(x.double().mean())) < 1 and 0.1 < float(x.double().std()) < 10
-    return not between and not centred
+    return low >= 0 and high <= 1 and (x.dim() > 2 or x.shape[1] >= FLAT_IMAGE)
+
+
+def _needs(x: Tensor) -> bool:
+    """Whether inputs that are no images are scaled by default: tables, and what is far from mean 0 and deviation 1."""
+    return x.dim() == 2 or not (abs(float(x.double().mean())) < 1 and 0.1 < float(x.double().std()) < 10)
 
 
 FLAT_IMAGE = 64

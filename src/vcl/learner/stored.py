@@ -100,10 +100,10 @@ def knowledge(
     return known, prior
 
 
-def example(inputs: Inputs) -> Tensor:
-    """An example of the inputs, of zeros, to see how a network is built."""
+def example(inputs: Inputs, scaling: Scaling | None) -> Tensor:
+    """An example of the inputs as the network takes them, of zeros, to see how it is built."""
     dtype = {"pixels": torch.uint8, "tokens": torch.int64, "numbers": torch.float32}[inputs.kind]
-    return torch.zeros(1, *inputs.shape, dtype=dtype)
+    return inputs.tensor(torch.zeros(1, *inputs.shape, dtype=dtype), scaling)
 
 
 def check_frozen(saved: Mapping[str, str], here: Mapping[str, str], path: str | os.PathLike[str]) -> None:

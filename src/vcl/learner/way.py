@@ -73,6 +73,8 @@ class Way(Protocol):
     """Whether its user can act on how far a fit got: the variances of generators start anew at every task."""
     regresses: bool
     """Whether it also learns targets that are numbers."""
+    rescales: bool
+    """Whether images may be scaled: not where their pixels have a likelihood."""
 
     def check(self, shape: Shape, effort: Effort, memory: int) -> None:
         """Raise VclError for settings that it has no use for."""
