@@ -50,7 +50,7 @@ class TestTheLine:
             learner.update(numbers(40, seed), targets_of(numbers(40, seed)) + 5.0 * seed)
         first, second = learner.history
         assert re.fullmatch(
-            r"update 1: 40 examples, \d+ epochs in 2 fits, [\d.]+ s; variances converged; KL \d+ nats \(.*\)",
+            r"update 1: 40 examples, \d+ epochs in 4 fits, [\d.]+ s; variances converged; KL \d+ nats \(.*\)",
             first.line(),
         )
         assert re.search(r"; the fit to earlier data lost about [\d.]+ nats$", second.line())

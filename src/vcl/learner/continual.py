@@ -25,7 +25,7 @@ from vcl.learner import folder, places, stored
 from vcl.learner.as_it_was import as_it_was
 from vcl.learner.draft import Draft, read
 from vcl.learner.forgetting import without
-from vcl.learner.given import device_of, require_whole
+from vcl.learner.given import device_of, refuse_empty_tensors, require_whole
 from vcl.learner.input_kind import Inputs
 from vcl.learner.inputs import examples, rows
 from vcl.learner.knowledge import Knowledge, TaskRecord, digest_of
@@ -67,6 +67,7 @@ class ContinualLearner(ABC):
             raise VclError(f"net is the class {net.__name__}; give an instance, such as {net.__name__}(...).")
         if net is not None and not isinstance(net, nn.Module | Vae):
             raise VclError(f"net is a {type(net).__name__}; give an nn.Module, such as vcl.mlp(inputs, (100, 100)).")
+        refuse_empty_tensors(net)
         settings.check()
         require_whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, " (quiet)")
         self.net: Net = net
@@ -106,11 +107,21 @@ class ContinualLearner(ABC):
         """The inverse of :meth:`_stored_outputs`."""
 
     @abstractmethod
+    def _check_extra(self, extra: Mapping[str, Any]) -> None:
+        """Raise VclError or ValueError unless saved settings of this kind of learner are valid."""
+
+    @abstractmethod
+    def _check_outputs(self, known: Knowledge) -> None:
+        """Raise ValueError unless the saved heads have as many outputs as meanings."""
+
+    @abstractmethod
     def _judged(self, x: Any, y: Any, task: str | None) -> Judged:
         """Predictions of the examples x, the most uncertain first, for a page; ``y`` may be None."""
 
     # Learning.
 
+    # Tensors that are made within inference_mode are of no use to a later fit.
+    @torch.inference_mode(False)
     def update(
         self,
         x: Any,
@@ -215,6 +226,7 @@ class ContinualLearner(ABC):
             known = fingerprint(plain, task.train, state.heads, state.propagated.mean)
         return state._replace(fingerprint=known)
 
+    @torch.inference_mode(False)
     def forget(self, task: str) -> Self:
         """Take what a task's data contributed out of the belief: q / (q_t / q_{t-1}), by the algebra of beliefs.
 
@@ -324,6 +336,7 @@ class ContinualLearner(ABC):
         folder.write(path, folder.Content(about, stored.state_bytes(known), stored.arrays(known, prior)))
 
     @classmethod
+    @torch.inference_mode(False)
     def load(
         cls, path: str | os.PathLike[str], net: Any = None, device: torch.device | str = "auto", verbose: int = 1
     ) -> Self:
@@ -332,7 +345,9 @@ class ContinualLearner(ABC):
         learner = cls(net, device=device, verbose=verbose)  # type: ignore[call-arg]
         with stored.damage(path):
             learner.settings = Settings.from_described(content.about["settings"])
+            learner._check_extra(learner.settings.extra)
             known, prior = stored.knowledge(content, learner._loaded_outputs, learner.device)
+            learner._check_outputs(known)
             frozen = dict(content.about["frozen"])
         with saying_what_became(known.table):
             part = learner._part_for(stored.example(known.inputs, known.scaling), known.inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
@@ -15,7 +15,9 @@ from vcl.learner.continual import ContinualLearner, Fitted
 from vcl.learner.defaults import Effort
 from vcl.learner.export import exported, samples
 from vcl.learner.generators import Generative
+from vcl.learner.knowledge import Knowledge
 from vcl.learner.labels import Classes, Label, as_array, fixed_classes, labels, plain
+from vcl.learner.plausible import check_units
 from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Standardize
@@ -93,6 +95,8 @@ class ContinualClassifier(ContinualLearner):
         effort, extra = Effort(epochs, batch, lr, draws), {"classes": fixed_classes(classes)}
         settings = Settings(method, shape, effort, heads, memory, standardize, forgettable, seed, extra)
         super().__init__(net, settings, device, verbose)
+        self._said = False
+        """Whether the user knows that heads are chosen by their entropy."""
 
     def _read(self, y: Any, count: int) -> np.ndarray:
         return labels(y, count)
@@ -161,7 +165,20 @@ class ContinualClassifier(ContinualLearner):
     def _loaded_outputs(self, given: list[Label]) -> Classes:
         if len(set(given)) != len(given):
             raise ValueError("a class is named twice")
+        if not isinstance(given, list) or any(type(label) not in (str, int, bool) for label in given):
+            raise ValueError("classes are strings, whole numbers or bools")
+        labels(given, len(given))
         return Classes(tuple(given))
+
+    def _check_extra(self, extra: Mapping[str, Any]) -> None:
+        fixed_classes(extra["classes"])
+
+    def _check_outputs(self, known: Knowledge) -> None:
+        sizes = {head: len(classes.labels) for head, classes in known.outputs.items()}
+        if not way_of(self.settings.method).shares:
+            check_units(known.state.heads, sizes)
+        elif not set(known.state.heads) <= {str(place) for place in range(sizes[HEAD])}:
+            raise ValueError("there are generators of classes without a name")
 
     # Predictions.
 
@@ -177,7 +194,7 @@ class ContinualClassifier(ContinualLearner):
         With heads of their own for several tasks and no ``task``, each example gets the head that is surest of it (see
         :meth:`infer_task`), and its probabilities have 0 for the classes of other heads.
         """
-        rows, heads = self._rows(x, draws), self._heads(task)
+        rows, heads = self._rows(x, draws), self._saying(self._heads(task))
         each = [self._proba(rows, head, draws) for head in heads]
         best, every, outputs = _surest(each), self.classes(task), self._knows().outputs
         found = np.zeros((len(best), len(every)))
@@ -206,7 +223,7 @@ class ContinualClassifier(ContinualLearner):
 
         Without ``task``, each example gets the head that is surest of it, as in :meth:`predict_proba`.
         """
-        rows, heads = self._rows(x, draws), self._heads(task)
+        rows, heads = self._rows(x, draws), self._saying(self._heads(task))
         best = _surest([self._proba(rows, head, draws) for head in heads]) if len(heads) > 1 else None
         parts = [decompose(torch.from_numpy(self._drawn(rows, head, draws)).unsqueeze(0)) for head in heads]
         each = np.stack([np.stack([value[0].numpy() for value in part]) for part in parts])  # [heads, 3, N]
@@ -242,6 +259,16 @@ class ContinualClassifier(ContinualLearner):
                 "certain, so no task can be inferred; name the task, or begin with heads='shared'."
             )
         return telling
+
+    def _saying(self, heads: tuple[str, ...]) -> tuple[str, ...]:
+        """The same heads; says once that the surest of several answers."""
+        if len(heads) > 1 and not self._said:
+            self._said = True
+            warn_user(
+                f"no task was given: of the heads of {', '.join(heads)}, the one that is surest of an example answers, "
+                "which is a guess where their classes look alike; give task=... where you know it"
+            )
+        return heads
 
     def _proba(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
         found = way_of(self.settings.method).mean(*self._asked(rows, head, draws))

@@ -19,7 +19,9 @@ from vcl.learner.continual import ContinualLearner, Fitted
 from vcl.learner.defaults import REGRESSION_STEPS, Effort
 from vcl.learner.export import exported, samples
 from vcl.learner.inputs import some_rows
+from vcl.learner.knowledge import Knowledge
 from vcl.learner.labels import as_numbers
+from vcl.learner.plausible import check_units
 from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
 from vcl.learner.scaling import Scaling, Standardize, of_targets
@@ -197,7 +199,31 @@ class ContinualRegressor(ContinualLearner):
     def _loaded_outputs(self, given: Mapping[str, Any]) -> Targets:
         values = given["scaling"]
         tensors = None if values is None else Scaling(*(torch.tensor(each, dtype=torch.float64) for each in values))
-        return Targets(tensors, given["columns"])
+        columns = given["columns"]
+        wanted = () if columns is None else (columns,)
+        if tensors is not None and not (
+            tensors.centre.shape == tensors.width.shape == wanted
+            and bool(tensors.centre.isfinite().all() & tensors.width.isfinite().all() & (tensors.width > 0).all())
+        ):
+            raise ValueError("the scaling of targets")
+        return Targets(tensors, columns)
+
+    def _check_extra(self, extra: Mapping[str, Any]) -> None:
+        noise = _checked_noise(extra["noise"], extra["likelihood"])
+        if noise != extra["noise"] or self.settings.method not in REGRESSION_METHODS:
+            raise ValueError("noise or method")
+
+    def _check_outputs(self, known: Knowledge) -> None:
+        counts = self.settings.extra["likelihood"] == "poisson"
+        if any((targets.scaling is None) != counts for targets in known.outputs.values()):
+            raise ValueError("the scaling of targets")
+        columns = {head: targets.columns or 1 for head, targets in known.outputs.items()}
+        check_units(
+            known.state.heads, {head: self._family(known.outputs[head]).units(size) for head, size in columns.items()}
+        )
+        noises = known.noise or {}
+        if any(noise.shape.shape[1] != columns.get(head) for head, noise in noises.items()):
+            raise ValueError("the noise of a head")
 
     # Predictions.
 

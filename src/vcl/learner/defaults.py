@@ -43,6 +43,7 @@ class Effort:
                 require_whole(name, getattr(self, name), 1, ", or None for the default")
         if self.lr is not None:
             require_positive("lr", self.lr, ", or None for the default")
+        require_whole("steps", self.steps, 1)
 
     def ascent(self, examples: int) -> Ascent:
         """About ``steps`` steps: batches of a thirtieth of the data, from 16 to 256 examples, and 5 to 150 epochs.

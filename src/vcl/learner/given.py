@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 import torch
+from torch import nn
 
 from vcl.errors import VclError
 
@@ -34,3 +35,26 @@ def device_of(device: Any) -> torch.device:
             f"device is {device!r}, which is not here ({str(error).splitlines()[0]}); give 'auto' or 'cpu'."
         ) from error
     return found
+
+
+def refuse_empty_tensors(net: Any) -> None:
+    """Raise VclError for a network on the device "meta", whose parameters have no values."""
+    if not isinstance(net, nn.Module):
+        return
+    for name, value in (*net.named_parameters(), *net.named_buffers()):
+        if value.is_meta:
+            raise VclError(
+                f"{name!r} of the network is on the device 'meta' and has no values; make the network on a real device "
+                "(net.to_empty(device='cpu') gives memory, and load_state_dict the values)."
+            )
+
+
+def require_utf8(what: str, text: str) -> None:
+    """Raise VclError for a text that no file can keep: half of a pair of surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise VclError(
+            f"{what} is {text!r}, which has half of a pair of surrogates and is no text that can be saved; decode it "
+            "with errors='replace'."
+        ) from None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vcl.errors import VclError
+from vcl.learner.given import require_utf8
 from vcl.learner.inputs import some_rows
 from vcl.learner.tables import is_nothing
 
@@ -86,7 +87,10 @@ def labels(y: object, count: int) -> np.ndarray:
         raise _too_large(found, np.flatnonzero(found > np.uint64(MOST)))
     if found.dtype.kind not in "iubUS":
         raise VclError(f"the labels have dtype {found.dtype}; give strings, whole numbers or bools.")
-    return found.astype(str) if found.dtype.kind == "S" else found
+    found = found.astype(str) if found.dtype.kind == "S" else found
+    for label in plain(np.unique(found)) if found.dtype.kind == "U" else []:
+        require_utf8("a label", str(label))
+    return found
 
 
 MOST = 2**63 - 1

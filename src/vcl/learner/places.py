@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from vcl.errors import VclError, unknown
 from vcl.learner.backbone import HEAD
+from vcl.learner.given import require_utf8
 from vcl.learner.knowledge import Knowledge
 from vcl.learner.settings import Settings
 
@@ -23,6 +24,7 @@ def place_of(task: Any, settings: Settings, known: Knowledge | None) -> Place:
     """The place of an update of ``task``, None for data without a name; VclError if it does not fit what is known."""
     if task is not None and (not isinstance(task, str) or not task):
         raise VclError(f"task is {task!r}; give its name as a string that is not empty.")
+    require_utf8("task", task or "")
     shared = settings.one_head or task is None
     if settings.heads == "per-task" and task is None:
         raise VclError("every task has a head of its own here; name the task, as in update(x, y, task='june').")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from vcl.learner.way import Part
@@ -19,6 +20,7 @@ class Prepared:
         self.part, self.prior = part, prior or None
         self._last: tuple[Likelihood, Any] | None = None
 
+    @torch.inference_mode(False)
     def model(self, likelihood: Likelihood) -> Any:
         """The model with a likelihood; the last one is kept."""
         if self._last is None or self._last[0] != likelihood:

@@ -17,6 +17,7 @@ from vcl.learner.checkpoint import to_bytes, unpacked
 from vcl.learner.folder import Content
 from vcl.learner.input_kind import Inputs
 from vcl.learner.knowledge import Knowledge, TaskRecord
+from vcl.learner.plausible import check
 from vcl.learner.record import Update
 from vcl.learner.scaling import Scaling
 from vcl.learner.sites import Site
@@ -76,7 +77,7 @@ def knowledge(
     """The knowledge in a folder, and the prior's mean; ValueError and the like if it is damaged."""
     about, saved = content.about, content.arrays
     given = about["inputs"]
-    inputs = Inputs(tuple(given["shape"]), given["kind"], given["dtype"], bool(given["grey"]))
+    inputs = Inputs(tuple(given["shape"]), given["kind"], given["dtype"], given["grey"])
     scaling = Scaling(saved[f"{SCALING}centre"], saved[f"{SCALING}width"]) if f"{SCALING}centre" in saved else None
     noisy = [name.removeprefix(f"{NOISE}shape.") for name in saved if name.startswith(f"{NOISE}shape.")]
     noise = {head: NoiseBelief(saved[f"{NOISE}shape.{head}"], saved[f"{NOISE}rate.{head}"]) for head in noisy} or None
@@ -94,8 +95,7 @@ def knowledge(
         None if about["table"] is None else Table.from_described(about["table"]), noise, sites,
         dict(about["seen"]), tuple(Update.from_described(each) for each in about["history"]),
     )  # fmt: skip
-    if not set(known.heads) <= set(known.outputs):
-        raise ValueError("its tasks and its heads do not belong together")
+    check(known)
     prior = {name.removeprefix(PRIOR): value for name, value in saved.items() if name.startswith(PRIOR)}
     return known, prior
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from vcl.errors import InputError, VclError
+from vcl.learner.given import require_utf8
 
 Warn = Callable[[str], None]
 
@@ -216,6 +217,7 @@ def _array(values: Any) -> np.ndarray:
 
 
 def _column(name: str, values: np.ndarray) -> Column:
+    require_utf8("the name of a column", name)
     if values.ndim != 1:
         raise VclError(f"column {name!r} has shape {values.shape}; give one value for each row.")
     if values.dtype.kind in "mMcV":
@@ -236,6 +238,8 @@ def _column(name: str, values: np.ndarray) -> Column:
                 f"column {name!r} has {len(kinds)} different texts, and at most {MOST} categories are taken; drop that "
                 "column (an identifier?) or group its values."
             ) from None
+        for each in kinds:
+            require_utf8(f"a category of the column {name!r}", each)
         return Column(name, tuple(kinds), missing=bool(missing.any()))
     return _numeric(name, found, missing)
 
