@@ -9,7 +9,7 @@ HERE = __name__.partition(".")[0]
 
 
 def warn_user(text: str) -> None:
-    """A UserWarning at the first frame outside of this package."""
+    """A UserWarning at the first frame outside of this package, and of torch's decorators within it."""
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and _ours(str(frame.f_globals.get("__name__", ""))):
         depth, frame = depth + 1, frame.f_back
@@ -17,4 +17,4 @@ def warn_user(text: str) -> None:
 
 
 def _ours(module: str) -> bool:
-    return module == HERE or module.startswith(f"{HERE}.")
+    return module in (HERE, "torch.utils._contextlib") or module.startswith(f"{HERE}.")
