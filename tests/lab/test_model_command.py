@@ -450,6 +450,35 @@ def test_predictions_are_never_written_over(here: Path) -> None:
     assert "give a name that ends in .csv, .npz, .parquet" in fault("model predict wine wine1.csv --out p.xlsx")
 
 
+def test_a_parquet_file_of_pandas_from_the_first_update_to_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    alone(tmp_path, monkeypatch)
+    random, rows = np.random.default_rng(0), np.arange(60)
+    frame = pandas.DataFrame({
+        "size": pandas.array(random.normal(size=60), dtype="Float64"),
+        "level": pandas.array(rows % 4, dtype="Int64"),
+        "city": pandas.Categorical(np.array(["Oslo", "Rome"])[rows % 2]),
+        "member": pandas.array(rows % 3 == 0, dtype="boolean"),
+    })  # fmt: skip
+    frame.loc[rows % 7 == 0, ["level", "city", "member"]] = pandas.NA
+    label = np.where(frame["size"] > 0, "large", "small")
+    frame.assign(label=label)[:40].to_parquet("old.parquet")
+    frame[40:].to_parquet("new.parquet")
+    done(NEW.format("sizes"))
+    done("model update sizes old.parquet --target label")
+    info = done("model info sizes")
+    assert all(each in info for each in ("level", "city", "member"))
+    done("model predict sizes new.parquet --out said.parquet")
+    said = parquet.read_table("said.parquet")
+    assert said.num_rows == 20
+    assert (said.column("label").to_numpy() == label[40:]).mean() > 0.7
+    frame.assign(day=pandas.Timestamp("2024-01-01"), label=label).to_parquet("days.parquet")
+    done(NEW.format("days"))
+    assert "column 'day' has dtype datetime64" in fault("model update days days.parquet --target label")
+
+
 def test_parquet_predictions_without_pyarrow(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "writing Parquet needs pyarrow" in fault("model predict wine wine1.csv --out p.parquet")

@@ -96,6 +96,65 @@ class TestAnyTable:
         assert found.shape == (ROWS,)
 
 
+@pytest.mark.skipif(find_spec("pandas") is None, reason="needs pandas")
+class TestPandas:
+    """Columns of pandas' own kinds."""
+
+    def test_nullable_and_categorical_columns_are_what_they_say(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        every, gone = np.arange(ROWS), [row % 5 == 0 for row in range(ROWS)]
+        frame = pandas.DataFrame({
+            "count": pandas.array(every, dtype="Int64").copy(),
+            "share": pandas.array(every / 7, dtype="Float64"),
+            "member": pandas.array(every % 2 == 0, dtype="boolean"),
+            "city": pandas.array(np.array(["Oslo", "Rome"])[every % 2], dtype="string"),
+            "level": pandas.Categorical(every % 3),
+            "size": pandas.Categorical(np.array(["L", "S"])[every % 2], categories=["S", "M", "L"]),
+        })  # fmt: skip
+        frame.loc[gone, ["count", "member", "city", "level"]] = pandas.NA
+        found = Table.of(frame)
+        assert found.outputs == (
+            "count", "count missing", "share", "member", "member missing", "city=Oslo", "city=Rome", "city=missing",
+            "level=0", "level=1", "level=2", "level=missing", "size=L", "size=S",
+        )  # fmt: skip
+        numbers = found.numbers(frame).numpy()
+        assert np.array_equal(numbers[:, 1], np.array(gone, dtype=float))
+        assert numbers[gone, 0] == pytest.approx(every[~np.array(gone)].mean())
+        kept = ~np.array(gone)
+        assert np.array_equal(numbers[kept, 0], every[kept])
+        assert np.array_equal(numbers[kept][:, 8:11], np.eye(3)[every[kept] % 3])
+        plain = frame.assign(level=np.where(gone, np.nan, every % 3), size=frame["size"].astype(str))
+        assert np.array_equal(found.numbers(plain).numpy(), numbers)
+        assert np.array_equal(found.numbers(frame[kept]).numpy(), numbers[kept])
+        learner = classifier(small_net(width=14)).update(frame, Y)
+        assert learner.predict_proba(frame[::-1]).shape == (ROWS, 2)
+
+    @pytest.mark.parametrize(
+        ("values", "words"),
+        [
+            (lambda pandas: pandas.date_range("2024-01-01", periods=ROWS), "has dtype datetime64"),
+            (lambda pandas: pandas.date_range("2024-01-01", periods=ROWS, tz="UTC"), "has dates, such as 2024-01-01"),
+            (lambda pandas: pandas.timedelta_range("1 days", periods=ROWS), "has dtype timedelta64"),
+            (lambda pandas: [[1, 2]] * ROWS, "has lists or records"),
+            (lambda pandas: pandas.Categorical([None] * ROWS), "has no values; drop it"),
+        ],
+    )
+    def test_columns_that_cannot_be(self, values: Any, words: str) -> None:
+        pandas = pytest.importorskip("pandas")
+        with pytest.raises(VclError, match=f"^column 'a' {words}"):
+            Table.of(pandas.DataFrame({"a": values(pandas)}))
+
+    def test_labels_of_its_kinds(self) -> None:
+        pandas = pytest.importorskip("pandas")
+        x, words = np.random.default_rng(0).normal(size=(ROWS, 4)), np.array(["no", "yes"])[Y]
+        for labels in (pandas.Categorical(words), pandas.Series(words, dtype="string"), pandas.DataFrame({"y": words})):
+            assert classifier().update(x, labels).classes() == ("no", "yes")
+        assert classifier().update(x, pandas.array(Y, dtype="Int64")).classes() == (0, 1)
+        assert classifier().update(x, pandas.array(Y == 1, dtype="boolean")).classes() == (False, True)
+        with pytest.raises(VclError, match="y has no label in the rows 1, 3, 5"):
+            classifier().update(x, pandas.Series(Y, dtype="Int64").mask(Y == 1))
+
+
 class TestWhatIsMissing:
     def test_bools_beside_missing_values_are_numbers(self) -> None:
         found = Table.of(Frame(held(member=[True, False, None, *[True] * (ROWS - 3)])))

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from vcl.data import as_tensor
 from vcl.errors import VclError
-from vcl.learner.tables import Table, is_frame, size_of
+from vcl.learner.frames import is_frame, size_of
+from vcl.learner.tables import Table
 
 
 class Given(NamedTuple):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from vcl.errors import VclError
+from vcl.learner.frames import is_nothing
 from vcl.learner.given import require_utf8
 from vcl.learner.inputs import some_rows
-from vcl.learner.tables import is_nothing
 
 Label = str | int | bool
 

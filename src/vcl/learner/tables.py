@@ -6,16 +6,17 @@ any other column       one column for each category of the first update, 1 for t
                        category if the first update had some. A category that comes later, or a missing value where
                        there was none, has 0 in all of them, and gives a warning with the counts
 
-Columns go by name, in any order. Other columns than those of the first update are refused, with the difference. So are
-a column without any value, more than 1000 categories, dates, infinite numbers, and texts in a column of numbers. Texts
-that are all numbers are numbers: codes that are no quantities need a letter, such as c7. Missing are None, NaN and the
-texts "", na, nan, none, null and ?, in any case.
+A column that its library declares categorical has categories, whole numbers too. Columns go by name, in any order.
+Other columns than those of the first update are refused, with the difference. So are a column without any value, more
+than 1000 categories, dates, lists, infinite numbers, and texts in a column of numbers. Texts that are all numbers are
+numbers: codes that are no quantities need a letter, such as c7. Missing are None, NaN and the texts "", na, nan, none,
+null and ?, in any case.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from vcl.errors import InputError, VclError
+from vcl.learner.frames import columns_of, declared_categorical, is_nothing
 from vcl.learner.given import require_utf8
 
 Warn = Callable[[str], None]
@@ -113,14 +115,15 @@ class Table:
     @classmethod
     def of(cls, frame: Any) -> Self:
         """The columns of a frame, or of any mapping from names to columns."""
-        return cls(tuple(_column(name, values) for name, values in _columns(frame).items()))
+        declared = declared_categorical(frame)
+        return cls(tuple(_column(name, values, name in declared) for name, values in columns_of(frame).items()))
 
     def numbers(self, frame: Any, warn: Warn | None = None) -> Tensor:
         """The frame as numbers [N, outputs], float64; VclError if its columns are others.
 
         Scaling comes before float32, which would merge values such as the seconds of a day in 2024.
         """
-        given = _columns(frame)
+        given = columns_of(frame)
         gone = [name for name in self.names if name not in given]
         new = [name for name in given if name not in self.names]
         if gone or new:
@@ -175,48 +178,7 @@ def saying_what_became(table: Table | None) -> Iterator[None]:
         raise InputError(f"{str(error).rstrip('.')}; {became(table)}") from error
 
 
-def is_frame(x: Any) -> bool:
-    """Whether ``x`` has named columns: a DataFrame of any library, or a mapping from names to columns."""
-    return isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "__getitem__"))
-
-
-def size_of(frame: Any) -> int:
-    """The number of rows."""
-    return max((len(values) for values in _columns(frame).values()), default=0)
-
-
-def _columns(frame: Any) -> dict[str, np.ndarray]:
-    names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
-    if len({str(name) for name in names}) != len(names):
-        twice = next(str(name) for name in names if [str(each) for each in names].count(str(name)) > 1)
-        raise VclError(f"the table has the column {twice!r} twice; give each column a name of its own.")
-    if not names:
-        raise VclError("the table has no columns; give at least one.")
-    found = {str(name): _array(frame[name]) for name in names}
-    sizes = {name: len(values) for name, values in found.items()}
-    if len(set(sizes.values())) > 1:
-        raise VclError(f"the columns have different lengths ({sizes}); give each the same number of rows.")
-    return found
-
-
-def _array(values: Any) -> np.ndarray:
-    if isinstance(values, Tensor):
-        return values.detach().cpu().numpy()
-    found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    if found.dtype != object or found.ndim != 1:
-        return found
-    # Numbers and bools beside missing values, which an array of objects holds.
-    missing = np.array([is_nothing(each) for each in found], dtype=bool)
-    if missing.all() or not all(
-        isinstance(each, bool | int | float | np.number | np.bool_) for each in found[~missing]
-    ):
-        return found
-    numbers = np.full(len(found), np.nan)
-    numbers[~missing] = found[~missing].astype(float)
-    return numbers
-
-
-def _column(name: str, values: np.ndarray) -> Column:
+def _column(name: str, values: np.ndarray, categorical: bool) -> Column:
     require_utf8("the name of a column", name)
     if values.ndim != 1:
         raise VclError(f"column {name!r} has shape {values.shape}; give one value for each row.")
@@ -224,24 +186,32 @@ def _column(name: str, values: np.ndarray) -> Column:
         raise VclError(
             f"column {name!r} has dtype {values.dtype}; give numbers or texts (of a date, such as days since a start)."
         )
-    if values.dtype.kind in "iufb":
+    nested = (list, tuple, dict, set, np.ndarray)
+    if values.dtype == object and any(isinstance(each, nested) for each in values):
+        raise VclError(f"column {name!r} has lists or records; give one value for each row.")
+    if values.dtype.kind in "iufb" and not categorical:
         found, missing = _as_numbers(values, name)
         return _numeric(name, found, missing)
     texts, missing = _as_texts(values)
-    try:
-        found = np.array([np.nan if gone else number(text) for text, gone in zip(texts, missing, strict=True)])
-    except ValueError:
-        _refuse_dates(name, [text for text, gone in zip(texts, missing, strict=True) if not gone])
-        kinds = sorted({text for text, gone in zip(texts, missing, strict=True) if not gone})
-        if len(kinds) > MOST:
-            raise VclError(
-                f"column {name!r} has {len(kinds)} different texts, and at most {MOST} categories are taken; drop that "
-                "column (an identifier?) or group its values."
-            ) from None
-        for each in kinds:
-            require_utf8(f"a category of the column {name!r}", each)
-        return Column(name, tuple(kinds), missing=bool(missing.any()))
-    return _numeric(name, found, missing)
+    given = [text for text, gone in zip(texts, missing, strict=True) if not gone]
+    if not categorical:
+        try:
+            found = np.array([np.nan if gone else number(text) for text, gone in zip(texts, missing, strict=True)])
+        except ValueError:
+            _refuse_dates(name, given)
+        else:
+            return _numeric(name, found, missing)
+    kinds = sorted(set(given))
+    if not kinds:
+        raise VclError(f"column {name!r} has no values; drop it.")
+    if len(kinds) > MOST:
+        raise VclError(
+            f"column {name!r} has {len(kinds)} different texts, and at most {MOST} categories are taken; drop that "
+            "column (an identifier?) or group its values."
+        )
+    for each in kinds:
+        require_utf8(f"a category of the column {name!r}", each)
+    return Column(name, tuple(kinds), missing=bool(missing.any()))
 
 
 def _refuse_dates(name: str, texts: list[str]) -> None:
@@ -293,11 +263,9 @@ def number(text: str) -> float:
 
 
 def _as_texts(values: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Texts [N], and which are missing [N]."""
-    texts = ["" if is_nothing(each) else str(each).strip() for each in values.tolist()]
+    """Texts [N], and which are missing [N]. Whole numbers beside missing ones are floats in an array: 1.0 is 1."""
+    given = values.tolist()
+    if values.dtype.kind == "f":
+        given = [int(each) if each.is_integer() else each for each in given]
+    texts = ["" if is_nothing(each) else str(each).strip() for each in given]
     return texts, np.array([text.lower() in MISSING for text in texts], dtype=bool)
-
-
-def is_nothing(value: object) -> bool:
-    """Whether a value stands for a missing one. That of pandas' own types refuses comparison, so it comes first."""
-    return value is None or str(value) == "<NA>" or bool(value != value)
