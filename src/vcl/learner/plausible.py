@@ -34,9 +34,10 @@ def check(known: Knowledge) -> None:
         size = (1, site.layout.size)
         fine = name in known.tasks and site.precision.shape == size and site.shift.shape == size
         _require(fine and _finite(site.precision) and _finite(site.shift), f"what {name!r} contributed")
+        # Heads may have grown since, or be gone with a task that was forgotten.
         now = dict(zip(*state.propagated.layout, strict=True))
-        old = zip(*site.layout, strict=True)
-        _require(all(name in now and shape[1:] == now[name][1:] for name, shape in old), f"what {name!r} contributed")
+        old = [(shape, now.get(part, shape)) for part, shape in zip(*site.layout, strict=True)]
+        _require(all(was[1:] == is_[1:] for was, is_ in old), f"what {name!r} contributed")
     _require(all(_text(each) for pair in known.seen.items() for each in pair), "the data that was seen")
     for update in known.history:
         _update(update)
