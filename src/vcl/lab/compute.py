@@ -153,6 +153,7 @@ def compute_all(
     shown = names or [part.entry.name for part in parts]
     if elsewhere is not None:
         elsewhere(parts, store, console, shown)
+        store.bring()
     elif jobs > 1:
         pieces = [partial(_piece, part, store, console, name) for part, name in zip(parts, shown, strict=True)]
         side_by_side(pieces, jobs, store.device)

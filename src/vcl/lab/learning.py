@@ -14,7 +14,6 @@ from torch import Tensor
 from vcl.fitting.health import LIMITED, MANY
 from vcl.fitting.loop import Progress, Report
 from vcl.lab.background_writer import BackgroundWriter
-from vcl.lab.claim import claimed
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Run
 from vcl.lab.folder import remove_unfinished, write_atomic, write_atomic_bytes
@@ -84,10 +83,10 @@ class Learning(NamedTuple):
 
         Waits up to ``wait`` seconds for another process that learns it; ``stack`` is then what that one has left.
         """
-        with claimed(folder, wait):
+        with self.store.taken(folder, wait):
             if self._finished(folder):  # by another process, since it was looked for
                 return
-            if wait:
+            if wait or self.store.mirror is not None:
                 stack = self._left(folder, runs)
             try:
                 self._learn(folder, runs, stack)
@@ -139,7 +138,7 @@ class Learning(NamedTuple):
         epochs: list[Progress] = []
         stored = [run._replace(label=stored_label(entry.name, key(run))) for run in runs]
         store.write(folder, known)
-        saver = Saver(folder, store.save_every, lambda line: say_on(self.console, line))
+        saver = Saver(folder, store.save_every, lambda line: say_on(self.console, line), lambda: store.kept(folder))
         begun = 0 if state is None else state.t
         with (
             watching(self.console, lines=self.called is not None) as bars,
@@ -183,6 +182,7 @@ class Learning(NamedTuple):
                     saver.begin(f"{folder.name}, task {done.number + 1}")
                     if write_later.idle:
                         saver.files.drop()
+                    store.kept(folder)
                 watch.task(done if self.called is None else done._replace(method=self.called))
         if moving := still_moving_in(measures):
             known[MOVING] = moving

@@ -18,6 +18,7 @@ from vcl.lab.console import say_on
 from vcl.lab.folder import new_under, results_folder
 from vcl.lab.plan import Plan
 from vcl.lab.provenance import command
+from vcl.lab.remote.place import Place
 from vcl.lab.settings import text_of
 from vcl.lab.show import groups, show_groups
 from vcl.lab.stopped import continued_in
@@ -28,21 +29,26 @@ from vcl.learner.saving import EVERY
 
 @contextmanager
 def opened(
-    plan: Plan, out: Path | None, console: Console, save_every: float = EVERY, log: str | None = None
+    plan: Plan, out: Place | None, console: Console, save_every: float = EVERY, log: str | None = None
 ) -> Iterator[Store]:
     """The store of the folder given, or of a new one under runs/; on leaving, what it holds is tabled and drawn.
 
     ``log`` names what finished tasks are written to beside it.
     """
     if out is None:
-        out = new_under(Path("runs"), f"{plan.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}")
-    with continued_in(out), results_folder(out):
+        out = Place(new_under(Path("runs"), f"{plan.name}-{plan.preset}-{datetime.now():%Y%m%d-%H%M%S}"))
+    folder, mirror = out
+    with continued_in(folder, out.shown), results_folder(folder):
         began = perf_counter()
-        say_on(console, f"results go to {out}")
-        store = Store(out, plan.device, command(sys.argv[1:]), save_every)
-        with logged(out, log, lambda line: say_on(console, line)):
+        copy = f" (the working copy is {folder})" if mirror else ""
+        say_on(console, f"results go to {out.shown}{copy}")
+        store = Store(folder, plan.device, command(sys.argv[1:]), save_every, mirror)
+        store.bring()
+        with logged(folder, log, lambda line: say_on(console, line)):
             yield store
-        show_groups(groups(store, console), out, console, only=plan.experiment.name)
+        show_groups(groups(store, console), folder, console, only=plan.experiment.name)
+        if mirror is not None:
+            mirror.push_drawn()
         say_on(console, f"{perf_counter() - began:.0f} s in all.")
 
 

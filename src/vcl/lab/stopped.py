@@ -33,19 +33,19 @@ class Stopped(SystemExit):
 
 
 @contextmanager
-def continued_in(out: Path) -> Iterator[None]:
+def continued_in(out: Path, shown: str | None = None) -> Iterator[None]:
     """Turn a stop within into one that names the folder of the results and the command that continues."""
     try:
         with told_of_memory("the command", TASK):
             yield
     except KeyboardInterrupt:
-        raise Stopped(INTERRUPTED, kept(out)) from None
+        raise Stopped(INTERRUPTED, kept(out, shown)) from None
     except (NonFiniteError, OutOfMemoryError) as error:
         raise with_kept(error, out) from error
     except SystemExit as stop:
         if stop.code != TERMINATED:
             raise
-        raise Stopped(TERMINATED, kept(out)) from None
+        raise Stopped(TERMINATED, kept(out, shown)) from None
 
 
 def with_kept(error: VclError, out: Path) -> VclError:
@@ -57,12 +57,12 @@ def with_kept(error: VclError, out: Path) -> VclError:
     return OutOfMemoryError(f"{error} {LESS}{kept}")
 
 
-def kept(out: Path) -> str:
+def kept(out: Path, shown: str | None = None) -> str:
     """One sentence on what a stopped command leaves in its folder."""
     if not (out / "parts").is_dir():
         return NOTHING
-    command = with_out(shlex.join(["vcl", *sys.argv[1:]]), out)
-    return f"stopped; what is done is kept in {out}, and `{command}` goes on from there."
+    command, where = with_out(shlex.join(["vcl", *sys.argv[1:]]), out), shown or out
+    return f"stopped; what is done is kept in {where}, and `{command}` goes on from there."
 
 
 def with_out(command: str, out: Path) -> str:

@@ -23,8 +23,8 @@ journal was last saved. A state of 64 MiB or more is written while the next task
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from glob import escape
 from math import inf
 from pathlib import Path
@@ -45,6 +45,7 @@ from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.provenance import device_name, made_by, now
 from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_set_aside, reading
 from vcl.lab.registry import experiments, methods
+from vcl.lab.remote.mirror import Mirror
 from vcl.lab.results import Row, label, read_csv
 from vcl.learner.bounded import read_bounded
 from vcl.learner.generations import STEM
@@ -184,9 +185,32 @@ def of_those_left(pictures: Sequence[Tensor], runs: int, set_aside: Sequence[Set
 class Store:
     """The parts under one folder."""
 
-    def __init__(self, root: Path, device: torch.device, command: str, save_every: float = EVERY) -> None:
+    def __init__(
+        self, root: Path, device: torch.device, command: str, save_every: float = EVERY, mirror: Mirror | None = None
+    ) -> None:
         self.root, self.device, self.command, self.asked = root / PARTS, device, command, now()
-        self.save_every = save_every
+        self.save_every, self.mirror = save_every, mirror
+
+    @property
+    def out(self) -> str:
+        """The folder, or the address of which it is the working copy."""
+        return str(self.root.parent.resolve()) if self.mirror is None else self.mirror.address
+
+    @contextmanager
+    def taken(self, folder: Path, wait: float = 0.0) -> Iterator[None]:
+        """Hold a stack's folder inside the context, and what its address has of it."""
+        with claimed(folder, wait), nullcontext() if self.mirror is None else self.mirror.taken(folder, wait):
+            yield
+
+    def kept(self, folder: Path) -> None:
+        """Say that something of a stack was written that a later command can continue."""
+        if self.mirror is not None:
+            self.mirror.kept(folder)
+
+    def bring(self) -> None:
+        """Bring what other machines have finished."""
+        if self.mirror is not None:
+            self.mirror.pull()
 
     def stacks(self, stem: str = "*", value: Mapping[str, Any] | None = None) -> list[Stack]:
         """The stacks of the part that ``value`` describes (or of all), oldest first."""
@@ -246,9 +270,13 @@ class Store:
         if finished():
             return folder / file
         with claimed(folder, wait=inf):
+            if self.mirror is not None:
+                self.mirror.update(folder)
             if not finished():
                 began = perf_counter()
                 write_atomic_bytes(make_folder(folder) / file, make())
                 seconds = round(perf_counter() - began, 3)
                 self.write(folder, {"description": described(value), "finished": True, "seconds": seconds, "notes": []})
+                if self.mirror is not None:
+                    self.mirror.finish(folder)
         return folder / file

@@ -23,13 +23,20 @@ SHARE = 0.01
 """The most of the time that goes into saving, unless every step is saved."""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 @final
 class Saver:
     """Makes the journals of a series of tasks, one after another, in one folder."""
 
-    def __init__(self, folder: Path, every: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, every: float, say: Callable[[str], None], after: Callable[[], None] = nothing
+    ) -> None:
+        """``after`` is called after each save, and its time counts as the save's."""
         check_every(every)
-        self.folder, self.every, self.say = folder, every, say
+        self.folder, self.every, self.say, self.after = folder, every, say, after
         self.files = Generations(folder, "")
         self.journal = Journal()
         self.stop = Stop(lambda: False)
@@ -59,6 +66,8 @@ class Saver:
             self.saved = finished(entries)
         except OSError as error:
             self.say(f"cannot save to {self.folder} ({error.strerror}): the work goes on, and what was saved is kept")
+        else:
+            self.after()
         self.last = monotonic()
         self.wait = max(self.every, (self.last - began) / SHARE) if self.every else 0.0
         self.stop.now()

@@ -12,8 +12,12 @@ Preset = Annotated[str, typer.Option(help="paper, quick (minutes on 2 cores) or 
 Seeds = Annotated[int | None, typer.Option(help="Run seeds 0 to N-1 as one stack; default: the preset's number.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Out = Annotated[
-    Path | None,
-    typer.Option(help="The folder for results; default: a new one under runs/. An existing one is extended."),
+    str | None,
+    typer.Option(
+        help="The folder for results, or an address such as s3://bucket/folder; default: a new folder under runs/. An "
+        "existing one is extended.",
+        metavar="PLACE",
+    ),
 ]
 Set = Annotated[
     list[str] | None,

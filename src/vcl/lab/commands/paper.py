@@ -29,7 +29,13 @@ def paper(
     cpus: options.Cpus = None,
     gpus: options.Gpus = None,
     runs_per_job: options.RunsPerJob = None,
-    out: Annotated[Path | None, typer.Option(help="The folder for results; default: runs/paper-PRESET.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="The folder for results, or an address such as s3://bucket/folder; default: runs/paper-PRESET.",
+            metavar="PLACE",
+        ),
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="A data folder to search first.")] = None,
     save_every: options.SaveEvery = 180.0,
 ) -> None:
@@ -37,7 +43,7 @@ def paper(
     import sys
 
     from vcl.errors import VclError, unknown
-    from vcl.lab.console import make_console
+    from vcl.lab.console import make_console, say_on
     from vcl.lab.experiments.experiment import PRESETS
     from vcl.lab.launching.choose import Options, elsewhere
     from vcl.lab.paper.item import TableItem
@@ -45,6 +51,7 @@ def paper(
     from vcl.lab.paper.reproduce import Reproduction
     from vcl.lab.plan import choose_device
     from vcl.lab.provenance import command
+    from vcl.lab.remote.place import check_shared, place_of
     from vcl.lab.side_by_side import check_jobs
     from vcl.learner.saving import check_every
 
@@ -63,13 +70,14 @@ def paper(
         raise VclError(f"--seeds is {seeds}; {tables[0]} takes at most {MOST_SEEDS:,}: give fewer, or leave it out.")
     check_jobs(1 if jobs is None else jobs)
     away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
+    check_shared(out, away is not None)
     at_once = jobs or 1
     check_every(save_every)
-    where = out or Path("runs") / f"paper-{known}"
+    where, mirror = place_of(out or f"runs/paper-{known}", lambda line: say_on(console, line))
     made_by, changes = command(sys.argv[1:]), tuple(set_ or ())
     device_found = choose_device(device)
     reproduction = Reproduction(
-        known, seeds, device_found, data, where, made_by, console, changes, at_once, save_every, away
+        known, seeds, device_found, data, where, made_by, console, changes, at_once, save_every, away, mirror
     )
     reproduction.run(chosen)
 

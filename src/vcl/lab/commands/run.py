@@ -56,6 +56,7 @@ def run(
     from vcl.lab.loading import load_data
     from vcl.lab.part import Part
     from vcl.lab.plan import check_used, make_plan, unused
+    from vcl.lab.remote.place import check_shared, place_of
     from vcl.lab.session import list_settings, opened
     from vcl.lab.side_by_side import check_jobs
     from vcl.lab.tensorboard import check_log
@@ -64,6 +65,7 @@ def run(
     console = make_console()
     check_jobs(1 if jobs is None else jobs)
     away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
+    check_shared(out, away is not None)
     at_once = jobs or 1
     check_every(save_every)
     check_log(log)
@@ -76,6 +78,7 @@ def run(
     if settings:
         list_settings(plan, console)
         return
+    place = None if out is None or dry_run else place_of(out, lambda line: say_on(console, line))
     plan, loaded = load_data(plan, other, data, console, fetch=not dry_run)
     for line in unused(plan):
         say_on(console, line)
@@ -83,5 +86,5 @@ def run(
     if dry_run:
         show_estimate(plan, loaded.arrays, console)
         return
-    with opened(plan, out, console, save_every, log) as store:
+    with opened(plan, place, console, save_every, log) as store:
         compute_all([Part(plan, entry, loaded) for entry in plan.methods], store, console, at_once, elsewhere=away)

@@ -11,7 +11,7 @@ from vcl.lab.commands.options import Of, Plugin, load_plugins
 
 
 def sample(
-    folder: Annotated[Path, typer.Argument(help="A folder of results of a generative experiment, or one part in it.")],
+    folder: Annotated[str, typer.Argument(help="A folder or address of a generative experiment, or one part in it.")],
     task: Annotated[str, typer.Option(help="The task whose generator draws, by name, such as 3.")],
     count: Annotated[int, typer.Option(help="The number of images.")] = 64,
     out: Annotated[Path, typer.Option(help="The new PNG file to write.")] = Path("samples.png"),
@@ -25,10 +25,11 @@ def sample(
     from vcl.lab.console import make_console, say_on
     from vcl.lab.figures import sample_grid
     from vcl.lab.folder import check_new, write_new
+    from vcl.lab.remote.place import read_from
 
     load_plugins(plugin)
     check_new(out, "samples.png", ".png")
-    found = saved.read(folder, method, task, experiment)
+    found = saved.read(read_from(folder, typer.echo, whole=True), method, task, experiment)
     write_new(out, sample_grid.png(saved.images(found, task, count, seed)))
     say_on(
         make_console(),

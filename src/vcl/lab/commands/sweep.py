@@ -46,6 +46,7 @@ def sweep(
     from vcl.lab.launching.choose import Options, elsewhere
     from vcl.lab.loading import load_data
     from vcl.lab.plan import check_used, make_plan, unused
+    from vcl.lab.remote.place import check_shared, place_of
     from vcl.lab.session import opened
     from vcl.lab.side_by_side import check_jobs
     from vcl.lab.sweep import WARNINGS, check
@@ -56,6 +57,7 @@ def sweep(
     console = make_console()
     check_jobs(1 if jobs is None else jobs)
     away = elsewhere(Options(launcher, jobs, address, cpus, gpus, runs_per_job), data)
+    check_shared(out, away is not None)
     at_once = jobs or 1
     check_every(save_every)
     check_log(log)
@@ -64,9 +66,10 @@ def sweep(
     plan = make_plan(experiment, method, preset, seeds, device, set_ or [], grid, dataset)
     check_used([plan])
     selection = check(plan, select, validation)
+    place = None if out is None else place_of(out, lambda line: say_on(console, line))
     plan, loaded = load_data(plan, None, data, console)
     for line in unused(plan):
         say_on(console, line)
-    with opened(plan, out, console, save_every, log) as store:
+    with opened(plan, place, console, save_every, log) as store:
         run_sweep(plan, loaded, selection, validation, store, console, at_once, away)
     say_on(console, WARNINGS[selection])

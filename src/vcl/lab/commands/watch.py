@@ -22,12 +22,17 @@ def watch(
     plugin: Plugin = None,
 ) -> None:
     """Serve the page of folders of results on this machine; it shows each task as soon as it is finished."""
+    from vcl.errors import VclError
     from vcl.lab.console import make_console, say_on
+    from vcl.lab.remote.files import is_address
     from vcl.lab.report.folders import named
     from vcl.lab.watch.following import Following
     from vcl.lab.watch.server import PageServer
 
     load_plugins(plugin)
+    for folder in folders:
+        if is_address(str(folder).replace(":/", "://", 1)):
+            raise VclError(f"vcl watch follows folders, and {folder} is an address; `vcl report` makes a page of it.")
     named(folders)
     console = make_console()
     with PageServer(Following(folders), host, port) as server:

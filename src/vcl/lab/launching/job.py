@@ -28,6 +28,8 @@ class Job(NamedTuple):
     """For people."""
     out: str
     """The folder or address of the results."""
+    launch: str
+    """Whose jobs take over from each other at an address."""
     folder: str
     """Of the stack, under parts/."""
     runs: tuple[tuple[float | None, int], ...]
@@ -121,7 +123,8 @@ def _job(part: Part, store: Store, name: str, made: str, folder: str, runs: Sequ
     plan = part.plan
     return Job(
         name,
-        str(store.root.parent.resolve()),
+        store.out,
+        "" if store.mirror is None else store.mirror.launch,
         folder,
         tuple(key(run) for run in runs),
         _tasks(part),

@@ -21,6 +21,7 @@ from vcl.lab.launching.launcher import Launcher
 from vcl.lab.launching.work import End
 from vcl.lab.part import Part
 from vcl.lab.reading import read_part
+from vcl.lab.remote.mirror import Mirror
 from vcl.lab.store import PART, Store
 from vcl.learner.generations import Generations
 
@@ -40,6 +41,7 @@ class Standing:
 
     job: Job
     folder: Path
+    mirror: Mirror | None = None
     lost: int = 0
     """How often in a row, without getting further."""
     reached: tuple[int, int] = (0, 0)
@@ -50,7 +52,9 @@ class Standing:
         path = self.folder / PART
         numbers = Generations(self.folder, "").numbers()
         tasks = len(read_part(path).get("tasks", ())) if path.exists() else 0
-        return tasks, numbers[0] if numbers else 0
+        here = (tasks, numbers[0] if numbers else 0)
+        there = None if self.mirror is None else self.mirror.standings().get(self.folder.name)
+        return here if there is None else max(here, (there.tasks, there.journal))
 
 
 def launched(launcher: Callable[[str], Launcher], data: Path | None, most: int | None) -> Elsewhere:
@@ -83,7 +87,7 @@ def _closing(launcher: Launcher) -> Iterator[Launcher]:
 
 def launch(jobs: Sequence[Job], launcher: Launcher, store: Store, console: Console) -> None:
     """Run all jobs. One that fails does not stop the others; all failures are raised together at the end."""
-    waiting = deque(Standing(job, store.root / job.folder) for job in jobs)
+    waiting = deque(Standing(job, store.root / job.folder, store.mirror) for job in jobs)
     running, failures = list[Standing](), list[str]()
     with displayed(console, len(jobs)) as display:
         try:

@@ -23,6 +23,7 @@ from vcl.errors import VclError
 from vcl.fitting.loop import silent
 from vcl.lab.claim import TakenError
 from vcl.lab.compute import prepare
+from vcl.lab.console import say_on
 from vcl.lab.evaluation import Run
 from vcl.lab.holding_out import hold_out
 from vcl.lab.identity import described, identity
@@ -33,6 +34,7 @@ from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import make_plan
 from vcl.lab.provenance import source_digest
 from vcl.lab.registry import load_file
+from vcl.lab.remote.place import place_of
 from vcl.lab.results import label
 from vcl.lab.stopped import TERMINATED
 from vcl.lab.store import Store
@@ -83,9 +85,10 @@ def _learn(job: Job, console: Console) -> None:
     for plugin in job.plugins:
         load_file(Path(plugin))
     part = part_of(job)
-    store = Store(Path(job.out), part.plan.device, job.command, job.save_every)
-    store.asked = job.asked
     notes: list[str] = []
+    place = place_of(job.out, lambda line: say_on(console, line), job.launch)
+    store = Store(place.folder, part.plan.device, job.command, job.save_every, place.mirror)
+    store.asked = job.asked
     prepared, value = prepare(part, store, notes.append)
     if identity(described(value)) != job.part:
         raise VclError(

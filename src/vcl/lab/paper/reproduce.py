@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
@@ -33,6 +33,7 @@ from vcl.lab.part import Loaded, Part
 from vcl.lab.plan import Plan, check_used, make_plan
 from vcl.lab.reading import read_part, reading
 from vcl.lab.registry import experiment
+from vcl.lab.remote.mirror import Mirror
 from vcl.lab.results import Row, methods, to_csv
 from vcl.lab.runner import quiet, set_aside_in
 from vcl.lab.settings import split_change
@@ -72,18 +73,31 @@ class Reproduction:
     """Seconds between two saves within a task."""
     elsewhere: Elsewhere | None = None
     """What computes the parts, if not this process."""
+    mirror: Mirror | None = None
+    """What keeps the folder the same as an address."""
     loaded: dict[str | None, Loaded] = field(default_factory=dict)
 
     def run(self, items: Sequence[Item]) -> None:
         """Run each item in turn. Items with unavailable data are skipped and named in a VclError at the end."""
         streams = [item for item in items if isinstance(item, StreamItem)]
         self._check_changes(streams)
+        if self.mirror is not None:
+            self.mirror.pull_top()
+            self.mirror.pull()
         self._known()  # rejects a table of another version before any work
         self._check_preset()
-        with continued_in(self.out), claimed(self.out):  # two processes would overwrite each other's lines of the table
+        shown, held = (
+            (None, nullcontext()) if self.mirror is None else (self.mirror.address, self.mirror.whole("paper"))
+        )
+        # Two processes would overwrite each other's lines of the table.
+        with continued_in(self.out, shown), claimed(self.out), held:
             if self.jobs > 1 or self.elsewhere is not None:
                 self._ahead(streams)
-            self._each(items)
+            try:
+                self._each(items)
+            finally:
+                if self.mirror is not None:
+                    self.mirror.push_drawn()
 
     def _each(self, items: Sequence[Item]) -> None:
         left_out = {}
@@ -144,7 +158,7 @@ class Reproduction:
         compute_all(chosen, store, self.console, self.jobs, names, self.elsewhere)
 
     def _store(self) -> Store:
-        return Store(self.out, self.device, self.command, self.save_every)
+        return Store(self.out, self.device, self.command, self.save_every, self.mirror)
 
     def _item(self, item: Item) -> None:
         store = self._store()
