@@ -6,7 +6,10 @@ READY  := $(VENV)/.installed
 # Triton (1 GB) in a folder of its own, which make test-kernels alone sees: everything else runs without it.
 TRITON := .venv-triton
 
-.PHONY: install run test test-kernels site mutants faults lint clean
+# An S3 server and the driver, in a folder of their own: they need an older python-dateutil than the rest.
+S3     := .venv-s3
+
+.PHONY: install run test test-kernels test-remote site mutants faults lint clean
 
 install: $(READY)
 
@@ -31,6 +34,15 @@ $(TRITON)/.installed: constraints.txt $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(TRITON) triton==3.9.0
 	touch $@
 
+# Stores in a bucket of a server on this machine.
+test-remote: install $(S3)/.installed
+	PYTHONPATH=$(CURDIR)/$(S3) $(BIN)/pytest -rs tests/lab/test_remote_s3.py
+
+$(S3)/.installed: constraints.txt $(READY)
+	rm -rf $(S3)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(S3) s3fs==2026.9.0 'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5
+	touch $@
+
 # The documentation as build/site/index.html, built strictly; the tests build it too.
 site: install
 	$(BIN)/python tools/documents/build_site.py
@@ -50,4 +62,4 @@ lint: install
 	$(BIN)/lint-imports
 
 clean:
-	rm -rf $(VENV) $(TRITON) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .cache build
+	rm -rf $(VENV) $(TRITON) $(S3) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .cache build

@@ -48,6 +48,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("kills"),
     Family("signals"),
     Family("clock"),
+    Family("sharing"),
 )
 
 

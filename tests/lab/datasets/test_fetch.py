@@ -265,6 +265,7 @@ def test_two_processes_at_once(server: Server, tiny: Tiny) -> None:
     for worker in workers:
         worker.start()
     assert [results.get(timeout=60) for _ in workers] == [True, True]
+    assert sorted(server.asked) == sorted(server.files), "each file is fetched once"
     for worker in workers:
         worker.join(20)
     assert not leftovers()

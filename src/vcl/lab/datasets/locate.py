@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from vcl.errors import VclError
+from vcl.lab.claim import claimed
 from vcl.lab.datasets.data_folders import cache, data_folders, offline
 from vcl.lab.datasets.entry import Dataset, DatasetEntry, Found, MissingData, Say
 from vcl.lab.datasets.fetch import OriginError
+
+PATIENCE = 600.0
+"""Seconds to wait for another process that fetches the same."""
 
 
 def find_all(entry: DatasetEntry, folder: Path | None = None) -> list[Found]:
@@ -28,11 +35,29 @@ def load_dataset(entry: DatasetEntry, folder: Path | None, fetch: bool, say: Say
     found = find(entry, folder, say)
     if found is not None:
         return entry.read(found, say)
-    origin = _fetch(entry, folder, fetch, say)
-    fetched = entry.find(cache())
+    if not fetch or offline():
+        _fetch(entry, folder, fetch, say)  # raises
+    with _alone(entry.name):
+        fetched = entry.find(cache())
+        if fetched is not None and not fetched.lacking:  # by another process, while this one waited
+            return entry.read(fetched, say)
+        origin = _fetch(entry, folder, fetch, say)
+        fetched = entry.find(cache())
     if fetched is None or fetched.lacking:
         raise _missing(entry, folder, "what was fetched is gone again")
     return entry.read(fetched, say)._replace(origin=f"fetched from {origin} into {fetched.where}")
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Hold a dataset's place in the cache: of several processes one fetches it, and the others wait for that.
+
+    Where that cannot be, each fetches for itself; files are written whole either way.
+    """
+    with ExitStack() as stack:
+        with suppress(VclError):
+            stack.enter_context(claimed(cache() / "fetching" / name, wait=PATIENCE))
+        yield
 
 
 def _fetch(entry: DatasetEntry, folder: Path | None, fetch: bool, say: Say) -> str:
