@@ -99,7 +99,7 @@ def tasks_of(work: Work) -> Iterator[Task]:
     for t in range(work.tasks):
         g = torch.Generator().manual_seed(t)
         x = torch.randint(0, 256, (work.examples, 28, 28), generator=g, dtype=torch.uint8)
-        data = dataset(x, torch.randint(0, 10, (work.examples,), generator=g), f"task {t}")
+        data = dataset(x, torch.randint(0, 10, (work.examples,), generator=g), f"task {t}", runs=work.runs)
         yield Task(f"task {t}", data, heads={"all": 10})
 
 
@@ -136,7 +136,14 @@ def measured(work: Work, warm: bool = True) -> dict[str, Any]:
         report: Any = JournalledReport(told, saver) if work.save_every is not None else told
         held, seconds, sizes_of, least = peak(), list[float](), list[int](), list[float]()
         first_peak, began = 0.0, process_time()
-        for state in learn(initial(model, method, work.runs), tasks_of(work), model, method, Rng((SEED,)), report):
+        for state in learn(
+            initial(model, method, work.runs),
+            tasks_of(work),
+            model,
+            method,
+            Rng(tuple(range(SEED, SEED + work.runs))),
+            report,
+        ):
             seconds.append(process_time() - began)
             marks = [began, *epochs]
             steps = -(-work.examples // BATCH)
