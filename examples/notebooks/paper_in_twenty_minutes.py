@@ -32,6 +32,7 @@ with app.setup:
 def _():
     # The budget of the notebook. `-- --quick` after a command tries everything in seconds; its numbers mean nothing.
     quick = "quick" in mo.cli_args()
+    mo.callout("A try with --quick: the numbers and pictures mean nothing.", kind="warn") if quick else None
     return (quick,)
 
 

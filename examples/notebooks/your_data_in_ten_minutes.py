@@ -29,6 +29,7 @@ with app.setup:
 def _():
     # The budget of the notebook. `-- --quick` after a command tries everything in seconds; its numbers mean nothing.
     quick = "quick" in mo.cli_args()
+    mo.callout("A try with --quick: the numbers and pictures mean nothing.", kind="warn") if quick else None
     return (quick,)
 
 
@@ -68,7 +69,7 @@ def _():
 
     months = {month: parcels(month) for month in range(1, 10)}
     table, outcome = months[1]
-    first_rows = [{name: column[row] for name, column in table.items()} | {"": outcome[row]} for row in range(5)]
+    first_rows = [{name: column[row] for name, column in table.items()} | {"outcome": outcome[row]} for row in range(5)]
     mo.ui.table(first_rows, selection=None, label="the first five parcels of month 1")
     return months, outcome, table
 
@@ -217,7 +218,7 @@ def _(scores):
                 axis.text(month, axis.get_ylim()[0], change, va="bottom", color=GREY, fontsize=9)
             axis.set_xticks(range(2, 10))
             axis.spines[["top", "right"]].set_visible(False)
-        left.legend(frameon=False)
+        right.legend(loc="lower left", bbox_to_anchor=(0, 0.08), frameon=False)
         return figure
 
     drift = drawn_months()
@@ -262,19 +263,19 @@ def _(kept, months):
 
 @app.cell
 def _(again, page_size, same):
-    mo.md(rf"""
-    ```python
-    learner.save("parcels")
-    again = vcl.ContinualClassifier.load("parcels", vcl.mlp(7, (30,)))
-    learner.report("parcels.html", x, y)            # one page, {page_size / 1000:.0f} kB: open it in a browser
-    ```
+    mo.vstack([
+        mo.md(rf"""
+        ```python
+        learner.save("parcels")
+        again = vcl.ContinualClassifier.load("parcels", vcl.mlp(7, (30,)))
+        learner.report("parcels.html", x, y)            # one page, {page_size / 1000:.0f} kB: open it in a browser
+        again.summary()
+        ```
 
-    The loaded learner gives the same probabilities, bit for bit: **{same}**.
-
-    ```text
-{again.summary()}
-    ```
-    """)
+        The loaded learner gives the same probabilities, bit for bit: **{same}**. Its summary:
+        """),
+        mo.plain_text(again.summary()),
+    ])  # fmt: skip
     return
 
 
