@@ -11,10 +11,18 @@ from vcl.coresets import Nothing, RandomK
 from vcl.data import Data, concat
 from vcl.errors import NonFiniteError, VclError
 from vcl.fitting.loop import Ascent, Progress
+from vcl.fitting.natural_gradient import NaturalGradient
 from vcl.learner.checkpoint import from_bytes, to_bytes
 from vcl.learner.generative import GenerativeLearner, generative_vcl
 from vcl.ops.rng import Rng
-from vcl.projections import ElasticWeightConsolidation, MomentMatching, SequentialMonteCarlo, VariationalKL
+from vcl.projections import (
+    ElasticWeightConsolidation,
+    KroneckerLaplace,
+    KroneckerVariational,
+    MomentMatching,
+    SequentialMonteCarlo,
+    VariationalKL,
+)
 from vcl.recursion import Method, State, Task, describe_set_aside, initial, learn, set_runs_aside
 
 SEEDS = (3, 8, 21)
@@ -88,6 +96,27 @@ def test_a_lambda_goes_with_its_run_and_is_told() -> None:
         one, NonFiniteError("x", [2]), 1, Method(ElasticWeightConsolidation(FEW, 7.0), Nothing()), Rng(SEEDS)
     )
     assert one.set_aside[0].lam == 7.0
+
+
+@pytest.mark.parametrize(
+    "project",
+    [
+        lambda lam: KroneckerLaplace(FEW, lam),
+        lambda lam: KroneckerVariational(KroneckerLaplace(FEW, lam), FEW),
+        lambda lam: KroneckerVariational(KroneckerLaplace(FEW, lam), FEW, natural=NaturalGradient()),
+    ],
+    ids=["lp-kron", "vcl-kron", "vcl-kron-natural"],
+)
+def test_one_lambda_of_factors_that_diverges_is_lost_and_not_the_stack(project: Any) -> None:
+    """The others end at the bits that they have without it."""
+    state = end_of(blob_tasks(3, runs=3), Method(project((1.0, 3e38, 5.0)), Nothing()), SEEDS)
+    (gone,) = state.set_aside
+    assert gone[:3] == (1, 8, 3e38)
+    assert gone.task in (2, 3)
+    assert describe_set_aside(state).startswith("1 of 3 runs set aside: seed 8 (lambda 3e+38) in task ")
+    alone = end_of(blob_tasks(3, runs=2), Method(project((1.0, 5.0)), Nothing()), (3, 21))
+    for name, value in alone.propagated.tensors().items():
+        assert torch.equal(state.propagated.tensors()[name], value), name
 
 
 def test_settings_of_each_run_other_than_lambda_are_selected_by_the_projection_itself() -> None:

@@ -29,6 +29,7 @@ def test_every_line_says_what_it_remembers_and_how_large_it_is(context: Context)
     hidden, inputs = 20, images().train_x[0].numel()
     assert int(first["parameters"]) == hidden * (inputs + 1) + 10 * (hidden + 1)
     assert made["Permuted MNIST: vcl-kron-random"]["memory"].endswith(" a task")
+    assert made["Split MNIST: lp-kron-random"]["memory"].endswith(" a task")
     assert made["Permuted MNIST: vcl"]["tried"] == "1"
     two = made["Split MNIST: vcl-kron"], made["Split MNIST, one head: vcl-kron"]
     assert int(two[0]["parameters"]) == hidden * (inputs + 1) + 2 * 2 * (hidden + 1), "a head of two for both tasks"

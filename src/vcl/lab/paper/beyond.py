@@ -80,7 +80,7 @@ def lines(preset: Preset) -> list[Line]:
             f"tasks={tasks}",
             seeds=few,
         ),
-        *each("Split MNIST", "split-mnist", ("vcl", *KRONECKER, "vcl-kron-random")),
+        *each("Split MNIST", "split-mnist", ("vcl", *KRONECKER, "lp-kron-random", "vcl-kron-random")),
         *each("Split MNIST, two shared outputs", "split-mnist", ("vcl", *KRONECKER), "heads=shared"),
         *each("Split MNIST, one head", "split-mnist", ("vcl", "lp-kron", "vcl-kron"), "heads=single"),
         *each("Split MNIST, convolutions", "split-mnist-conv", ("vcl", "ewc", "lp-kron", "vcl-kron")),
