@@ -14,6 +14,7 @@ from vcl.lab.settings import Count, Deviation, Lambda, Limit, Positive, Repeats,
 
 E6 = exp(-6)
 Estimator = Literal["local", "weights"]
+Predictive = Annotated[Literal["joint", "per-head"], "one q_t for all heads, or one fitted to each head's points"]
 Weight = Annotated[Lambda, "lambda, the weight of the past"]
 Anchor = Annotated[
     Literal["own", "previous"], "whether each task's penalty is centred at its own estimate or at the last"

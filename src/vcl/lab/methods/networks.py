@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from vcl.coresets import Budget, CoresetRule, Everything, KCenter, Only, RandomK
 from vcl.fitting.loop import Ascent
@@ -14,22 +14,20 @@ from vcl.lab.methods.fits import (
     Bound,
     CoresetFit,
     Damping,
-    Estimator,
     Fisher,
     Fit,
-    KroneckerFisher,
     NaturalSteps,
     PointFit,
+    Predictive,
     Rate,
     Start,
     Steps,
     Weight,
 )
-from vcl.lab.settings import Count, Deviation, Limit, Repeats, Share
+from vcl.lab.methods.kronecker import KRONECKER
+from vcl.lab.settings import Count, Deviation, Limit, Share
 from vcl.projections import (
     ElasticWeightConsolidation,
-    KroneckerLaplace,
-    KroneckerVariational,
     LaplacePropagation,
     MaximumAPosteriori,
     MaximumLikelihood,
@@ -39,8 +37,6 @@ from vcl.projections import (
     VariationalKL,
 )
 from vcl.recursion import Method
-
-Predictive = Annotated[Literal["joint", "per-head"], "one q_t for all heads, or one fitted to each head's points"]
 
 
 @dataclass(frozen=True)
@@ -129,54 +125,6 @@ class Ewc(Lp):
 
 
 @dataclass(frozen=True)
-class LpKron:
-    """Laplace propagation with Kronecker factors."""
-
-    fit: Fit = field(default_factory=Fit)
-    lam: Weight = 1.0
-    phi: KroneckerFisher = field(default_factory=KroneckerFisher)
-
-
-@dataclass(frozen=True)
-class LpKronCoreset:
-    """Laplace propagation with Kronecker factors and a coreset."""
-
-    lp: LpKron = field(default_factory=LpKron)
-    coreset: Annotated[Count, "points kept of each task"] = 200
-    coreset_epochs: Annotated[Repeats, "passes over the coreset"] = 100
-    coreset_batch: Annotated[Count | None, "points a step of the coreset's fit; none takes all"] = 256
-    predictive: Predictive = "joint"
-
-
-@dataclass(frozen=True)
-class VclKron:
-    """VCL with Kronecker factors: Laplace propagation, and a variational fit of as many epochs from there."""
-
-    lp: LpKron = field(default_factory=LpKron)
-    draws: Annotated[Count, "draws of theta a step"] = 10
-    estimator: Annotated[Estimator, "local reparameterisation, or drawn weights"] = "weights"
-
-
-@dataclass(frozen=True)
-class VclKronNatural:
-    """VCL with Kronecker factors, fitted by natural gradients; ``lr`` is that of Laplace propagation."""
-
-    vcl: VclKron = field(default_factory=VclKron)
-    natural: NaturalSteps = field(default_factory=NaturalSteps)
-
-
-@dataclass(frozen=True)
-class VclKronCoreset:
-    """VCL with Kronecker factors and a coreset."""
-
-    vcl: VclKron = field(default_factory=VclKron)
-    coreset: Annotated[Count, "points kept of each task"] = 200
-    coreset_epochs: Annotated[Repeats, "passes over the coreset"] = 100
-    coreset_batch: Annotated[Count | None, "points a step of the coreset's fit; none takes all"] = 256
-    predictive: Predictive = "joint"
-
-
-@dataclass(frozen=True)
 class Si:
     """Synaptic intelligence, which follows every step and so ends at the last one."""
 
@@ -262,50 +210,6 @@ def ewc(s: Ewc) -> Method[Any]:
     return Method(ElasticWeightConsolidation(s.point.fit.ascent(), s.lam, s.phi.curvature(), s.anchor, s.point.init_sd))
 
 
-def lp_kron(s: LpKron, prior: bool = True) -> Method[Any]:
-    """Laplace propagation with Kronecker factors; EWC without the prior."""
-    return Method(KroneckerLaplace(s.fit.ascent(), s.lam, s.phi.kronecker(), prior))
-
-
-def lp_kron_coreset(s: LpKronCoreset) -> Method[Any]:
-    """Laplace propagation with Kronecker factors and a random coreset."""
-    first = s.lp.fit.ascent()
-    again = replace(first, epochs=s.coreset_epochs, batch=s.coreset_batch)
-    project, refit = (KroneckerLaplace(how, s.lp.lam, s.lp.phi.kronecker()) for how in (first, again))
-    return Method(project, RandomK(s.coreset), refit, s.predictive)
-
-
-def kronecker_variational(s: VclKron, how: Ascent) -> KroneckerVariational:
-    """proj by variational KL with Kronecker factors; both stages are fitted alike."""
-    return KroneckerVariational(KroneckerLaplace(how, s.lp.lam, s.lp.phi.kronecker()), how, s.draws, s.estimator)
-
-
-def vcl_kron_natural(s: VclKronNatural) -> Method[Any]:
-    """VCL with Kronecker factors by natural gradients."""
-    project = kronecker_variational(s.vcl, s.vcl.lp.fit.ascent())
-    return Method(replace(project, natural=s.natural.natural()))
-
-
-def vcl_kron_coreset(s: VclKronCoreset) -> Method[Any]:
-    """VCL with Kronecker factors and a random coreset."""
-    first = s.vcl.lp.fit.ascent()
-    again = replace(first, epochs=s.coreset_epochs, batch=s.coreset_batch)
-    refit = kronecker_variational(s.vcl, again)
-    return Method(kronecker_variational(s.vcl, first), RandomK(s.coreset), refit, s.predictive)
-
-
-COOLED = {"schedule": "cosine", "batch": 256}
-"""Curvature is taken where the fit ends, so the learning rate decays to 0; full batches would take too few steps."""
-
-ONE_DRAW = {**COOLED, "draws": 1, "estimator": "local"}
-"""A variational fit by units takes one draw a step: their noise is independent for every example."""
-
-NEAR = {**ONE_DRAW, "forget": 2.0}
-"""The fit starts at the result of Laplace propagation, of which natural gradients keep an eighth."""
-
-FACTOR_GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""lambda around 1, which is Bayes' rule."""
-
 RESTART = {"start": "restart", "schedule": "cosine"}
 """Every fit starts at small random means, with q_{t-1} as the prior alone, and its learning rate decays to 0.
 
@@ -349,31 +253,7 @@ METHODS: tuple[MethodEntry, ...] = (
         draws=False,
     ),
     MethodEntry("lp", "Laplace propagation, diagonal", Lp, lp, draws=False),
-    MethodEntry(
-        "lp-kron", "Laplace propagation, Kronecker-factored: curvature averaged over the posterior",
-        LpKron, lp_kron, draws=False, values=COOLED, version=3, grid=FACTOR_GRID,
-    ),
-    MethodEntry(
-        "lp-kron-random", "lp-kron + random coreset", LpKronCoreset, lp_kron_coreset, draws=False, values=COOLED,
-        grid=FACTOR_GRID,
-    ),
-    MethodEntry(
-        "ewc-kron", "lp-kron without a prior: EWC with Kronecker factors, anchored at the last estimate",
-        LpKron, lambda s: lp_kron(s, prior=False), draws=False, values=COOLED, version=3, grid=FACTOR_GRID,
-    ),
-    MethodEntry(
-        "vcl-kron", "VCL with a Kronecker-factored posterior: variational fit started at lp-kron's result",
-        VclKron, lambda s: Method(kronecker_variational(s, s.lp.fit.ascent())), values=ONE_DRAW, version=3,
-        grid=FACTOR_GRID,
-    ),
-    MethodEntry(
-        "vcl-kron-natural", "vcl-kron, its variational fit by natural gradients", VclKronNatural, vcl_kron_natural,
-        values=NEAR, version=2, grid=FACTOR_GRID,
-    ),
-    MethodEntry(
-        "vcl-kron-random", "vcl-kron + random coreset", VclKronCoreset, vcl_kron_coreset, values=ONE_DRAW, version=3,
-        grid=FACTOR_GRID,
-    ),
+    *KRONECKER,
     MethodEntry("ewc", "elastic weight consolidation", Ewc, ewc, draws=False, ignores=NO_PRIOR),
     MethodEntry(
         "si", "synaptic intelligence",
