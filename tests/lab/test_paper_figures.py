@@ -390,6 +390,23 @@ def test_seeds_are_faint_dots_below_the_mean() -> None:
         assert all(at < y < at + 0.5 for y in line.get_ydata())
 
 
+def test_labels_leave_out_the_title_above_and_groups_have_lengths_of_their_own() -> None:
+    long = [row._replace(method="Long: vcl") for row in level("vcl", {0: 0.9}, tasks=4)]
+    short = [row._replace(method=f"Short: {name}") for name in ("a", "b") for row in level(name, {0: 0.5})]
+    late = [row for row in short if row.method == "Short: a" or row.after == 1]
+    groups = {"Long": ["Long: vcl"], "Short": ["Short: a", "Short: b"]}
+    (axes,) = variants.picture([*long, *late], "title", {}, groups).axes
+    assert list(lines_of(axes)) == ["Long", "vcl", "Short", "a", "b (after 1 tasks)"]
+    assert axes.get_xlabel() == "average accuracy after the last task (%)"
+
+
+def test_a_curve_goes_on_over_tasks_without_rows() -> None:
+    rows = [Row("vcl", 0, after, on, "accuracy", 1 - after / 10) for after in (1, 3) for on in range(1, after + 1)]
+    axes = average_accuracy.picture(rows, "title", {}).axes[0]
+    (line,) = [each for each in axes.lines if len(each.get_xdata()) > 1]
+    np.testing.assert_allclose(line.get_xydata(), [(1, 90), (3, 70)])
+
+
 def test_groups_have_titles_and_the_rest_comes_last() -> None:
     groups = {"Weights drawn": ["vcl"], "Local": ["vcl (local)", "vcl-random (local)"]}
     (axes,) = variants.picture(VARIANTS, "title", {}, groups).axes

@@ -86,7 +86,9 @@ def limits(values: Iterable[Tensor], pad: float = 0.05) -> tuple[float, float]:
 def curve(axes: Axes, values: Tensor, name: str, look: Look, size: float = 4.5, first: int = 1) -> Line2D:
     """Draw the mean over seeds of values [S, T] in %, from task ``first`` on, with a band of one standard error."""
     mean, error = over_seeds(values)
-    tasks = range(first, first + len(mean))
+    known = mean.isfinite()  # rows may be kept after some tasks alone
+    tasks = (first + torch.arange(len(mean)))[known].tolist()
+    mean, error = mean[known], error[known]
     (drawn,) = axes.plot(
         tasks,
         mean.tolist(),

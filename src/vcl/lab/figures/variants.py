@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from math import isnan
 from pathlib import Path
 
@@ -44,7 +45,6 @@ def picture(
 ) -> Figure:
     """The figure that :func:`draw` saves."""
     averages = by_method(rows)
-    tasks = max((values.shape[1] for values in averages.values()), default=0)
     lines = _lines(list(averages), groups or {})
     places = {at: name for at, (name, is_title) in enumerate(lines) if not is_title}
 
@@ -67,13 +67,14 @@ def picture(
             shade = ("#000000", colour(1), colour(2), colour(3))[number % 4]
             axes.plot(xs, ys, "|", color=shade, markersize=11, markeredgewidth=1.8, label=what)
 
-    texts = [name if is_title else _text(name, averages.get(name), tasks) for name, is_title in lines]
+    texts, sizes = _texts(lines, averages)
     axes.set_yticks(range(len(lines)), texts, fontsize=8)
     for tick, (_, is_title) in zip(axes.get_yticklabels(), lines, strict=True):
         tick.set_fontweight("bold" if is_title else "normal")
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(lines) - 0.4, -0.6)  # the first at the top
-    axes.set_xlabel(f"average accuracy after {tasks} tasks (%)")
+    last = f"{max(sizes, default=0)} tasks" if len(sizes) < 2 else "the last task"
+    axes.set_xlabel(f"average accuracy after {last} (%)")
     axes.set_title(title, fontsize=10)
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -92,9 +93,26 @@ def _lines(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[tu
     return [line for title, some in every for line in [(title, True), *((name, False) for name in some)]]
 
 
-def _text(name: str, values: Tensor | None, tasks: int) -> str:
-    """The label, with the number of tasks learned if the run is unfinished."""
-    known = 0 if values is None else values.shape[1]
-    if known == tasks:
-        return shown(name)
-    return f"{shown(name)} ({f'after {known} tasks' if known else 'no rows yet'})"
+def _texts(lines: Sequence[tuple[str, bool]], averages: Mapping[str, Tensor]) -> tuple[list[str], set[int]]:
+    """The text of each line, and the numbers of tasks of the groups.
+
+    A label leaves out the title above it, and names the number of tasks learned if others of its group learned more.
+    """
+    texts, sizes, title, tasks = list[str](), set[int](), "", _most([name for name, _ in lines], averages)
+    for at, (name, is_title) in enumerate(lines):
+        if is_title:
+            title = name
+            rest = [below for below, _ in takewhile(lambda line: not line[1], lines[at + 1 :])]
+            tasks = _most(rest, averages)
+            texts.append(title)
+            continue
+        known = averages[name].shape[1] if name in averages else 0
+        text = shown(name).removeprefix(f"{title}: ")
+        texts.append(text if known == tasks else f"{text} ({f'after {known} tasks' if known else 'no rows yet'})")
+        sizes.add(tasks)
+    return texts, sizes
+
+
+def _most(names: Sequence[str], averages: Mapping[str, Tensor]) -> int:
+    """The most tasks that one of them learned."""
+    return max((averages[name].shape[1] for name in names if name in averages), default=0)

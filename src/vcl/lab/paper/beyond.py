@@ -19,7 +19,6 @@ from vcl.lab.experiments.experiment import Preset
 from vcl.lab.figures import average_accuracy, variants
 from vcl.lab.folder import write_atomic
 from vcl.lab.paper.item import ACCURACY, Context, Measured, Request, Shown, measure
-from vcl.lab.paper.table import plus_minus
 from vcl.lab.plan import make_plan
 from vcl.lab.results import Row, methods, summarise
 from vcl.lab.settings import values_of
@@ -126,7 +125,7 @@ def table(rows: Sequence[Row], known: Mapping[str, Mapping[str, str]]) -> str:
     for name in methods(rows):
         title, _, method = name.rpartition(SEPARATOR)
         found = [summarise(torch.tensor([*measure(rows, name, each).values()])) for each in MEASURES]
-        shown = [plus_minus(f"{one.mean:.3f}", f"{one.error:.3f}" if one.seeds > 1 else "") for one in found]
+        shown = [one.text() for one in found]
         writer.writerow((title, method, *known[name].values(), *shown, found[0].seeds))
     return out.getvalue()
 
