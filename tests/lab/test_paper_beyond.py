@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from vcl.lab.paper.item import Context
 from vcl.lab.part import Loaded
 from vcl.lab.plan import make_plan
 from vcl.lab.results import Row
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +71,15 @@ def test_the_table_has_the_last_tasks_measures() -> None:
         "accuracy": "100.000 ± 50.000", "log predictive": "-1.500 ± 0.500", "calibration error": "0.520 ± 0.500",
         "seeds": "2",
     }  # fmt: skip
+
+
+def test_published_rows_belong_to_lines_of_the_item() -> None:
+    script = runpy.run_path(str(RESULTS / "beyond.py"))
+    labels = {f"{line.title}{beyond.SEPARATOR}{line.label or line.method}" for line in beyond.lines("paper")}
+    assert script["SOURCES"].keys() <= labels
+    for label, source in script["SOURCES"].items():
+        rows = script["published"](label, *source)
+        assert {row.method for row in rows} == {label}
+        assert max(row.after for row in rows) in {5, 10, 50}
+    with (RESULTS / "beyond" / "lines.csv").open(newline="") as file:
+        assert len(list(csv.reader(file))) == 1 + len(script["SOURCES"]), "run results/beyond.py again"
