@@ -106,15 +106,19 @@ def work_of(x: Tensor, y: Tensor, budget: Budget, seeds: Sequence[int]) -> Work:
     )
 
 
+def ascents(lr: float, budget: Budget, size: int, together: int) -> tuple[vcl.Ascent, vcl.Ascent, vcl.Ascent]:
+    """Of a client in one round, of a client in one round for all, and of all data in one place: as many steps."""
+    local = vcl.Ascent(budget.epochs, budget.batch, lr)
+    epochs = budget.rounds * budget.epochs
+    share = CLIENTS * local.steps(size) / local.steps(together)
+    return local, replace(local, epochs=epochs), replace(local, epochs=round(share * epochs))
+
+
 def rounds(way: Way, work: Work) -> Iterator[tuple[int, Any]]:
     """The belief after each round, or after the only one."""
     clients, together, model, seeds, budget = work
-    size, rng = clients[0].size, vcl.Rng(seeds)
-    local = vcl.Ascent(budget.epochs, budget.batch, way.lr)
-    steps = budget.rounds * local.steps(size)
-    once, all_of_it = (replace(local, epochs=round(count / -(-n // budget.batch))) for count, n in (
-        (steps, size), (steps * len(clients), together.size)
-    ))  # fmt: skip
+    rng = vcl.Rng(seeds)
+    local, once, all_of_it = ascents(way.lr, budget, clients[0].size, together.size)
     prior = model.prior(HEADS).expand(len(seeds))
     vi = vcl.VariationalKL(local, 1, "local", ml_start=False)
     match way.name:
