@@ -144,6 +144,8 @@ def test_an_improper_product_is_refused_with_the_place_and_a_remedy(full: bool) 
         inference.together(state.prior, [negative])
     with pytest.raises(VclError, match=r"q without the factor of client 0 would have .* at w\[0\] in run 0"):
         inference.round(state._replace(factors=(Natural.of(state.prior).to_power(2),) * 3), clients(), MODEL, Rng(0))
+    with pytest.raises(VclError, match=r"lower the damping \(now 1\)\.$"):
+        PartitionedVI(inference.project, in_turn=True).together(state.prior, [negative])
 
 
 def test_natural_parameters_go_there_and_back() -> None:

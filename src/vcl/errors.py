@@ -30,6 +30,17 @@ class OutOfMemoryError(VclError):
     """An allocation failed. :mod:`vcl.ops.out_of_memory` raises it; what was known before is as it was."""
 
 
+class LaterFormatError(VclError):
+    """A file was written by a later version of vcl.
+
+    ``fault`` is the message without the name of the file, for callers that know it.
+    """
+
+    def __init__(self, what: str, made: int, reads: int) -> None:
+        self.fault = f"has format {made}, and this version of vcl reads up to {reads}; install a newer version of vcl."
+        super().__init__(f"{what} {self.fault}")
+
+
 def too_fast(lr: float) -> str:
     """The advice for training that began finite and then became non-finite."""
     return f"the learning rate {lr:g} is probably too large for this data; lower it, or scale the inputs."

@@ -136,4 +136,5 @@ class PartitionedVI(Generic[Q]):
         return product.belief(prior, "the product of prior and factors", self._advice())
 
     def _advice(self) -> str:
-        return f"lower the damping (now {self.damping:g}), or let clients answer in turn"
+        lower = f"lower the damping (now {self.damping:g})"
+        return lower if self.in_turn else f"{lower}, or let clients answer in turn"

@@ -27,11 +27,15 @@ from vcl.models.likelihoods import Categorical, Normal
 from vcl.ops.rng import Rng
 from vcl.projections import (
     ElasticWeightConsolidation,
+    Exact,
     KroneckerLaplace,
     KroneckerVariational,
     LaplacePropagation,
     MaximumAPosteriori,
     MaximumLikelihood,
+    Merged,
+    MomentMatching,
+    OnlineLinear,
     SequentialMonteCarlo,
     SynapticIntelligence,
     Target,
@@ -95,6 +99,10 @@ def fits() -> dict[str, tuple[Any, Any, list[Any]]]:
             targets,
         ),
         "particles": (SequentialMonteCarlo(particles=40, min_ess=5), line, lines),
+        "merged": (Merged(vi), net, two),
+        "exact": (Exact(), line, lines),
+        "exact, one example at a time": (OnlineLinear(), line, lines),
+        "moment matching": (MomentMatching(batch=10), net, two),
     }
 
 

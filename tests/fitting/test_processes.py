@@ -15,8 +15,10 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from vcl import projections
 from vcl.fitting import sharing
 from vcl.ops.noise import NoiseShape
+from vcl.projections import VariationalKL
 
 SCRIPT = Path(shared_fits.__file__)
 
@@ -42,6 +44,15 @@ def read(path: str) -> tuple[dict[str, Tensor], str]:
     """The beliefs that one process found, and what it said of unequal seeds."""
     with safe_open(path, "pt") as file:
         return {key: file.get_tensor(key) for key in file.keys()}, file.metadata()["refused"]  # noqa: SIM118
+
+
+def test_every_projection_and_family_has_a_fit() -> None:
+    """A projection that is left out here would not be compared with one process."""
+    fits = [project for project, _, _ in shared_fits.fits().values()]
+    named = [getattr(projections, name) for name in dir(projections)]
+    known = {each for each in named if hasattr(each, "initial") and each is not projections.Projection}
+    assert {type(project) for project in fits} == known
+    assert {project.family for project in fits if isinstance(project, VariationalKL)} == {"mean-field", "full"}
 
 
 def test_two_processes_are_one_and_refuse_unequal_seeds(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from killed_jobs import Killing
 from lab_made import alone, call, fault
 from rich.console import Console
 
@@ -19,7 +19,6 @@ from vcl.lab.evaluation import Run
 from vcl.lab.launching import choose
 from vcl.lab.launching.job import Job, jobs_of, shown_runs, split
 from vcl.lab.launching.launch import TRIES, launched
-from vcl.lab.launching.processes import Processes, Worker
 from vcl.lab.launching.work import End, do
 from vcl.lab.loading import load_named
 from vcl.lab.part import Part
@@ -135,40 +134,15 @@ def test_a_terminal_shows_a_bar_for_each_job(tmp_path: Path) -> None:
     assert "ewc: tasks" in said
 
 
-class Killing:
-    """Processes, the first of which that has finished a task is killed."""
-
-    def __init__(self, root: Path) -> None:
-        self.processes, self.root, self.slots = Processes(2, 1), root, 2
-        self.jobs, self.killed = dict[Worker, Job](), list[Worker]()
-
-    def start(self, job: Job) -> Worker:
-        worker = self.processes.start(job)
-        self.jobs[worker] = job
-        return worker
-
-    def end(self, handle: Worker) -> End | None:
-        if not self.killed and (self.root / "parts" / self.jobs[handle].folder / "state.safetensors").exists():
-            handle.process.send_signal(signal.SIGKILL)
-            handle.process.wait()
-            self.killed.append(handle)
-        return self.processes.end(handle)
-
-    def stop(self, handles: Sequence[Worker]) -> None:
-        self.processes.stop(handles)
-
-    def close(self) -> None:
-        self.processes.close()
-
-
 def test_a_killed_process_is_replaced_and_its_job_goes_on_bit_for_bit(tmp_path: Path) -> None:
     wanted, root = plan("tasks=8", "epochs=20", methods="vcl", seeds=2), tmp_path / "jobs"
-    killing = Killing(root)
+    killing = Killing(2)
     found, said = rows(wanted, root, killing, most=1)
     assert found == rows(wanted, tmp_path / "serial")[0]
     assert "its process was killed by signal 9; it is started again" in said
     assert ": continues after task " in said
-    assert all(worker.process.poll() is not None for worker in killing.jobs), "no process is left"
+    assert killing.killed
+    assert killing.left() == 0
 
 
 def tables(out: Path) -> list[Path]:

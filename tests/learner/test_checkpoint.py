@@ -17,7 +17,7 @@ from vcl.beliefs.quadratic import Quadratic
 from vcl.beliefs.registry import FAMILIES, register
 from vcl.beliefs.stored import VECTOR, checked
 from vcl.coresets import Nothing, RandomK
-from vcl.errors import VclError
+from vcl.errors import LaterFormatError, VclError
 from vcl.fitting.loop import Ascent
 from vcl.learner.checkpoint import from_bytes, packed, to_bytes
 from vcl.models import LinearGaussian
@@ -150,11 +150,18 @@ class TestFormats:
             pairs = zip(again.predictive[head][1:], belief[1:], strict=True)
             assert all(torch.equal(a, b) for a, b in pairs)
 
-    @pytest.mark.parametrize("made", [0, 3, True, "2", None, 1.0])
+    @pytest.mark.parametrize("made", [0, -1, True, "2", None, 1.0])
     def test_other_formats_are_refused(self, made: Any) -> None:
         state = initial(small_network(), METHODS["joint"], 1)
         with pytest.raises(VclError, match=rf"its format is {made!r}, and this version reads 1 to 2"):
             from_bytes(rewritten(state, format=made))
+
+    def test_a_later_format_is_whole_and_asks_for_a_newer_version(self) -> None:
+        with pytest.raises(LaterFormatError) as error:
+            from_bytes(rewritten(initial(small_network(), METHODS["joint"], 1), format=3))
+        assert str(error.value) == (
+            "this state has format 3, and this version of vcl reads up to 2; install a newer version of vcl."
+        )
 
     @pytest.mark.parametrize("layout", [[["a", "a", "b"], [[1], [2]]], [["a", "b"], [[1], [1], [1]]]], ids=str)
     def test_a_layout_has_a_shape_for_each_of_its_names(self, layout: Any) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vcl.beliefs.layout import Layout
 from vcl.data import Data
-from vcl.errors import VclError
+from vcl.errors import LaterFormatError, VclError
 from vcl.lab.experiments.experiment import PRESETS
 from vcl.lab.folder import MOST_JSON, UnwritableError
 from vcl.lab.results import NoRowsError, Row
@@ -24,6 +24,9 @@ from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import unpacked
 from vcl.models.fingerprint import check_model
 from vcl.recursion import SetAside, State
+
+FORMAT = 1
+"""Of a part.json: raised when an earlier version of vcl could no longer read one."""
 
 ANEW = "delete its folder to compute it anew"
 """Advice for a damaged file of a part."""
@@ -47,6 +50,8 @@ def reading(path: Path, mend: str = ANEW) -> Iterator[None]:
         yield
     except UnwritableError:
         raise
+    except LaterFormatError as error:  # it is whole, so it must not be deleted
+        raise VclError(f"{path} {error.fault}") from error
     except VclError as error:
         fault = error.fault if isinstance(error, NoRowsError) else str(error).rstrip(".")
         raise VclError(f"{path} cannot be read ({fault}); {mend}.") from error
@@ -75,6 +80,10 @@ def read_part(path: Path) -> dict[str, Any]:
     """The content of a part.json, with its types checked."""
     with reading(path):
         known = read_object(path)
+        made = known.get("format", 1)  # older parts lack it
+        require(type(made) is int and made >= 1, f"format is {made!r}")
+        if made > FORMAT:
+            raise LaterFormatError("this part", made, FORMAT)
         finished, seconds, notes = known["finished"], known["seconds"], known["notes"]
         require(isinstance(finished, bool), f"finished is {finished!r}")
         require(type(seconds) in (int, float) and isfinite(seconds) and seconds >= 0, f"seconds is {seconds!r}")

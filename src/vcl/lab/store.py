@@ -43,7 +43,7 @@ from vcl.lab.folder import make_folder, write_atomic, write_atomic_bytes
 from vcl.lab.identity import described, identity, same
 from vcl.lab.methods.entry import MethodEntry
 from vcl.lab.provenance import device_name, made_by, now
-from vcl.lab.reading import check_pictures, check_rows, read_part, read_runs, read_set_aside, reading
+from vcl.lab.reading import FORMAT, check_pictures, check_rows, read_part, read_runs, read_set_aside, reading
 from vcl.lab.registry import experiments, methods
 from vcl.lab.remote.mirror import Mirror
 from vcl.lab.results import Row, label, read_csv
@@ -247,6 +247,7 @@ class Store:
         """Write what a stack is, with what computes it now."""
         builds = [build for build in known.get("builds", ()) if build != made_by()]
         text = {
+            "format": FORMAT,
             "finished": False,
             "command": self.command,
             "device": device_name(self.device),

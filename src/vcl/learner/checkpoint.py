@@ -15,7 +15,7 @@ from vcl.beliefs.belief import Belief
 from vcl.beliefs.layout import Layout
 from vcl.beliefs.registry import FAMILIES, name_of
 from vcl.data import Data, Source
-from vcl.errors import VclError
+from vcl.errors import LaterFormatError, VclError
 from vcl.models.fingerprint import Fingerprint
 from vcl.recursion import SetAside, State
 
@@ -102,6 +102,8 @@ def from_bytes(content: bytes, device: torch.device | str = "cpu") -> State[Any]
 def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
     """Like :func:`from_bytes`, but raises ValueError, for callers that name the file in their own message.
 
+    A state of a later format raises LaterFormatError.
+
     Checks that no tensor is missing or unexpected, and that the coreset has valid shapes and dtypes and finite numbers.
     Every family checks its own tensors. It also reads files of format 1.
     """
@@ -109,7 +111,9 @@ def unpacked(content: bytes, device: torch.device | str = "cpu") -> State[Any]:
         tensors = load(content)
         about = json.loads(bytes(_pop(tensors, "about").numpy()))
         made = about["format"]
-        known = type(made) is int and 1 <= made <= FORMAT
+        if type(made) is int and made > FORMAT:
+            raise LaterFormatError("this state", made, FORMAT)
+        known = type(made) is int and made >= 1
         _require(known, f"its format is {made!r}, and this version reads 1 to {FORMAT}")
         return _state(about, {name: value.to(device) for name, value in tensors.items()})
     except UnregisteredError:
