@@ -49,6 +49,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("signals"),
     Family("clock"),
     Family("sharing"),
+    Family("disk"),
+    Family("damage"),
 )
 
 
