@@ -51,6 +51,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("sharing"),
     Family("disk"),
     Family("damage"),
+    Family("pickles"),
 )
 
 

@@ -15,9 +15,9 @@ from outcome import Outcome, Result
 from scenes import Made, scenes
 from sharing import Server, digests, made
 
-FLIPS = 7
+FLIPS = 3
 """Bits of each file that are flipped, one at a time."""
-CUTS = 3
+CUTS = 1
 """Random lengths to which each file is cut, beside those that are always tried."""
 
 Touch = Callable[[Path], object]
@@ -32,6 +32,7 @@ def trials(short: bool, seed: int, folder: Path) -> Iterator[Outcome]:
             if len({path.name for path in found.files}) < 1:
                 raise RuntimeError(f"{scene.name} has no files")
             count = 0
+            # What cuts and bits are asked of goes round, so that each file meets each ask.
             for place, (kind, note, touch, always) in enumerate(damages(found, rng, short)):
                 asks = scene.asks if always and not short else [scene.asks[place % len(scene.asks)]]
                 for ask in asks:
@@ -46,7 +47,7 @@ def damages(found: Made, rng: Random, short: bool) -> Iterator[tuple[str, str, T
     for file in rng.sample(found.files, 3) if short else found.files:
         content = (found.folder / file).read_bytes()
         yield "deleted", f"{file.name} deleted", partial(delete, file), True
-        yield "emptied", f"{file.name} emptied", partial(write, file, b""), True
+        yield "emptied", f"{file.name} emptied", partial(write, file, b""), False
         other = found.counterpart(file)
         if other is not None and other.read_bytes() != content:
             yield "swapped", f"{file.name} of another run", partial(write, file, other.read_bytes()), True

@@ -49,7 +49,7 @@ class Job(NamedTuple):
     still: Callable[[Path], Contents] | None = None
     """What must be as before or as afterwards, whatever fails."""
     drawn: bool = False
-    tries: int = 6
+    tries: int = 4
     """Trials of each way in which a disk is full."""
 
 
@@ -87,18 +87,18 @@ def cached(folder: Path) -> Contents:
 
 def jobs(url: str, wanted: list[str], short: bool) -> Iterator[Job]:
     """All kinds of work that write."""
-    yield Job("vcl run", LINE, OUT, results, tries=1 if short else 24)
+    yield Job("vcl run", LINE, OUT, results, tries=1 if short else 12)
     learned, model = partial(told, people.tell), people.told_by_model
     yield Job("learner.save", people.learn_and_save, people.LEARNER, learned, (people.begin,), learned)
     if short:
         return
-    yield Job("vcl show: tables and figures", f"show {OUT}", OUT, drawn_in, (LINE,), drawn_in, drawn=True, tries=10)
-    yield Job("vcl report", f"report {OUT}", OUT, drawn_in, (LINE, f"report {OUT}"), drawn_in, tries=4)
+    yield Job("vcl show: tables and figures", f"show {OUT}", OUT, drawn_in, (LINE,), drawn_in, drawn=True)
+    yield Job("vcl report", f"report {OUT}", OUT, drawn_in, (LINE, f"report {OUT}"), drawn_in, tries=3)
     file = f"{OUT}/predictions.npz"
-    yield Job("vcl predict", f"predict {OUT} --task 2/3 --out {file}", OUT, partial(one, file), (LINE,), tries=4)
+    yield Job("vcl predict", f"predict {OUT} --task 2/3 --out {file}", OUT, partial(one, file), (LINE,), tries=2)
     yield Job(
         "learner.update(checkpoint=)", people.learn_with_checkpoint, people.CHECKPOINT, learned, (people.begin,),
-        learned, tries=10,
+        learned, tries=6,
     )  # fmt: skip
     made_of = partial(people.commands, *people.MADE)
 
@@ -111,7 +111,7 @@ def jobs(url: str, wanted: list[str], short: bool) -> Iterator[Job]:
     yield Job("vcl model update, the first", first, people.MODEL, by_model, (people.MADE[0],))
     file = f"{people.MODEL}/predictions.csv"
     predict = f"model predict {people.MODEL} c.csv --out {file}"
-    yield Job("vcl model predict", predict, people.MODEL, partial(one, file), (made_of,), tries=3)
+    yield Job("vcl model predict", predict, people.MODEL, partial(one, file), (made_of,), tries=2)
     fetch = partial(people.fetch, url, wanted)
     yield Job("a dataset that is fetched", fetch, "cache", cached)
 

@@ -46,6 +46,8 @@ class Scene(NamedTuple):
     within: str
     """The folder whose files are touched."""
     asks: Sequence[Ask]
+    left_out: tuple[str, ...] = ()
+    """Files that another scene has too."""
 
 
 class Made(NamedTuple):
@@ -78,7 +80,8 @@ class Made(NamedTuple):
     @property
     def files(self) -> list[Path]:
         """The files that are touched, from the folder on."""
-        return files_in(self.folder, self.scene.within)
+        found = files_in(self.folder, self.scene.within)
+        return [file for file in found if file.name not in self.scene.left_out]
 
     def counterpart(self, file: Path) -> Path | None:
         """The same file of the other run."""
@@ -216,7 +219,10 @@ def scenes(url: str, wanted: Sequence[str], short: bool) -> Iterator[Scene]:
         )
 
     sample = Ask("sample", f"sample {OUT} --task 0 --out s.png", partial(one, "s.png"))
-    yield Scene("a finished part of generators", generators, f"{OUT}/parts", [Ask("run", drawn, shown), show, sample])
+    alike = ("rows.csv", "objective.csv", "fits.csv")
+    yield Scene(
+        "a finished part of generators", generators, f"{OUT}/parts", [Ask("run", drawn, shown), show, sample], alike
+    )
     yield from learners()
     yield from models()
 

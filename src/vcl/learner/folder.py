@@ -205,8 +205,11 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
     try:
         with _locked(folder, shared=True):
             return _read(folder, kind)
+    except FileNotFoundError as error:
+        lacking = Path(error.filename or folder).name
+        raise VclError(f"the learner in {folder} is damaged (it lacks {lacking}); restore it from a copy.") from error
     except OSError as error:
-        raise VclError(f"{folder} cannot be read ({error.strerror or error}).") from error
+        raise VclError(f"{folder} cannot be read ({error.strerror or error}); mend its permissions.") from error
     except FAULTS as error:
         said = str(error).partition("\n")[0]
         raise VclError(f"the learner in {folder} is damaged ({said}); restore it from a copy.") from error
