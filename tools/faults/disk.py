@@ -89,7 +89,15 @@ def jobs(url: str, wanted: list[str], short: bool) -> Iterator[Job]:
     """All kinds of work that write."""
     yield Job("vcl run", LINE, OUT, results, tries=1 if short else 12)
     learned, model = partial(told, people.tell), people.told_by_model
-    yield Job("learner.save", people.learn_and_save, people.LEARNER, learned, (people.begin,), learned)
+    yield Job(
+        "learner.save",
+        people.learn_and_save,
+        people.LEARNER,
+        learned,
+        (people.begin,),
+        learned,
+        tries=1 if short else 4,
+    )
     if short:
         return
     yield Job("vcl show: tables and figures", f"show {OUT}", OUT, drawn_in, (LINE,), drawn_in, drawn=True)
