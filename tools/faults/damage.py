@@ -14,8 +14,9 @@ from random import Random
 from outcome import Outcome, Result
 from scenes import Made, scenes
 from sharing import Server, digests, made
+from side import side_by_side
 
-FLIPS = 3
+FLIPS = 2
 """Bits of each file that are flipped, one at a time."""
 CUTS = 1
 """Random lengths to which each file is cut, beside those that are always tried."""
@@ -31,15 +32,17 @@ def trials(short: bool, seed: int, folder: Path) -> Iterator[Outcome]:
             found = Made.of(scene, folder / scene.name)
             if len({path.name for path in found.files}) < 1:
                 raise RuntimeError(f"{scene.name} has no files")
-            count = 0
             # What cuts and bits are asked of goes round, so that each file meets each ask.
-            for place, (kind, note, touch, always) in enumerate(damages(found, rng, short)):
-                asks = scene.asks if always and not short else [scene.asks[place % len(scene.asks)]]
-                for ask in asks:
-                    count += 1
-                    yield found.tried(f"{scene.name}: files {kind}", f"{note}, {ask.name}", ask, touch)
+            asked = [
+                partial(found.tried, f"{scene.name}: files {kind}", f"{note}, {ask.name}", ask, touch)
+                for place, (kind, note, touch, always) in enumerate(damages(found, rng, short))
+                for ask in (scene.asks if always and not short else [scene.asks[place % len(scene.asks)]])
+            ]
+            yield from side_by_side(asked)
             names = ", ".join(sorted({path.name for path in found.files}))
-            yield Outcome(f"{scene.name}: files truncated", Result.SURVIVED, f"of all: {count} times with {names}", 0)
+            yield Outcome(
+                f"{scene.name}: files truncated", Result.SURVIVED, f"of all: {len(asked)} times with {names}", 0
+            )
 
 
 def damages(found: Made, rng: Random, short: bool) -> Iterator[tuple[str, str, Touch, bool]]:
@@ -50,7 +53,7 @@ def damages(found: Made, rng: Random, short: bool) -> Iterator[tuple[str, str, T
         yield "emptied", f"{file.name} emptied", partial(write, file, b""), False
         other = found.counterpart(file)
         if other is not None and other.read_bytes() != content:
-            yield "swapped", f"{file.name} of another run", partial(write, file, other.read_bytes()), True
+            yield "swapped", f"{file.name} of another run", partial(write, file, other.read_bytes()), False
         cuts = {len(content) - 1, len(content) // 2, *(rng.randrange(len(content)) for _ in range(CUTS))}
         if file.suffix == ".csv":
             cuts.add(content.rstrip().rfind(b"\n") + 6)

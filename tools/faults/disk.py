@@ -18,11 +18,12 @@ from random import Random
 from typing import NamedTuple
 
 import people
-from filling import as_nobody, closed, full_at, limit, may_mount, opened, read_only, small_disk, with_room
+from filling import closed, full_at, limit, may_mount, opened, read_only, small_disk, with_room, without_rights
 from killing import OPERATIONS, Killed
 from outcome import Outcome, Result
 from runs import OUT, Ended, Undisturbed, Work, differing, kept, line_of, run
 from sharing import Server, digests, made
+from side import side_by_side
 
 PAGE = 4096
 LEAST = 2 * PAGE
@@ -51,6 +52,8 @@ class Job(NamedTuple):
     drawn: bool = False
     tries: int = 4
     """Trials of each way in which a disk is full."""
+    goes_on: str = ""
+    """What is said where nothing can be written, if the work goes on nevertheless."""
 
 
 def drawn_in(folder: Path) -> Contents:
@@ -106,7 +109,7 @@ def jobs(url: str, wanted: list[str], short: bool) -> Iterator[Job]:
     yield Job("vcl predict", f"predict {OUT} --task 2/3 --out {file}", OUT, partial(one, file), (LINE,), tries=2)
     yield Job(
         "learner.update(checkpoint=)", people.learn_with_checkpoint, people.CHECKPOINT, learned, (people.begin,),
-        learned, tries=6,
+        learned, tries=6, goes_on="the work goes on",
     )  # fmt: skip
     made_of = partial(people.commands, *people.MADE)
 
@@ -173,12 +176,12 @@ class Tried(NamedTuple):
         ]
         return cls(job, base, before, job.answer(copy), sorted(sizes), changes, end.said)
 
-    def judged(self, fault: str, note: str, folder: Path, first: Ended, refused: bool = False) -> Outcome:
+    def judged(self, fault: str, note: str, folder: Path, first: Ended, closed: bool = False) -> Outcome:
         """What became of a trial: how its first process ended, what it left, and what the next one makes of that."""
         lost = partial(Outcome, fault, Result.LOST)
         if first.wrong or (first.code and not SENTENCE.fullmatch(first.last)):
             return lost(f"{note}: {first.wrong or f'it ended with {first.code}: {first.last}'}")
-        if refused and not first.code:
+        if closed and not first.code and not (self.job.goes_on and self.job.goes_on in first.said):
             return lost(f"{note}: it ended well, and wrote nothing")
         if self.job.still is not None:
             there = self.job.still(folder)
@@ -215,39 +218,47 @@ def full(tried: Tried, rng: Random, why: str, short: bool) -> Iterator[Outcome]:
     """All ways for one job; ``why`` disks cannot be mounted, if so."""
     job, base = tried.job, tried.base
     limits = [size for each in sorted({*tried.sizes}) for size in (each // 2, each - 1) if size >= LEAST]
-    for size in rng.sample(limits, min(job.tries, len(limits))):
-        folder = copied(base / "base", base / f"limit {size}")
-        end = run(job.work, folder, partial(limit, size), drawn=job.drawn)
-        yield tried.judged(f"full disk (a limit of the size of files): {job.name}", f"{size} bytes", folder, end)
+    asked = [partial(limited, tried, size) for size in rng.sample(limits, min(job.tries, len(limits)))]
     for number in spread(tried.changes, job.tries, rng):
-        lasting = bool(rng.randrange(2))
-        folder = copied(base / "base", base / f"change {number}")
-        end = run(job.work, folder, partial(full_at, number, lasting), drawn=job.drawn)
-        note = f"change {number} of {tried.changes}{' and all later ones' if lasting else ''}"
-        yield tried.judged(f"full disk (ENOSPC at a change of a file): {job.name}", note, folder, end)
+        asked.append(partial(changed, tried, number, bool(rng.randrange(2))))
     if not why:
-        yield from small(tried, rng)
+        old = sum(pages(path) for path in (base / "base" / job.disk).rglob("*"))
+        new = sum(pages(path) for path in (base / "whole" / job.disk).rglob("*"))
+        for number in spread(max(1, new - old // 2), job.tries // 2 or 1, rng):
+            asked.append(partial(small, tried, old, number))
     if not short:
-        yield from unwritable(tried, why)
+        asked += [partial(shut, tried), *([] if why else [partial(mounted, tried)])]
+    yield from side_by_side(asked)
 
 
-def small(tried: Tried, rng: Random) -> Iterator[Outcome]:
+def limited(tried: Tried, size: int) -> Outcome:
+    """No file may grow beyond a size."""
+    job, fault = tried.job, f"full disk (a limit of the size of files): {tried.job.name}"
+    folder = copied(tried.base / "base", tried.base / f"limit {size}")
+    end = run(job.work, folder, partial(limit, size), drawn=job.drawn)
+    return tried.judged(fault, f"{size} bytes", folder, end)
+
+
+def changed(tried: Tried, number: int, lasting: bool) -> Outcome:
+    """A change of a file finds the disk full."""
+    job, fault = tried.job, f"full disk (ENOSPC at a change of a file): {tried.job.name}"
+    folder = copied(tried.base / "base", tried.base / f"change {number}")
+    end = run(job.work, folder, partial(full_at, number, lasting), drawn=job.drawn)
+    note = f"change {number} of {tried.changes}{' and all later ones' if lasting else ''}"
+    return tried.judged(fault, note, folder, end)
+
+
+def small(tried: Tried, old: int, number: int) -> Outcome:
     """The work's folder on a disk of its own, with room for a part of what it writes."""
     job, fault = tried.job, f"full disk (a small file system): {tried.job.name}"
-    old = sum(pages(path) for path in (tried.base / "base" / job.disk).rglob("*"))
-    new = sum(pages(path) for path in (tried.base / "whole" / job.disk).rglob("*"))
-    for number in spread(max(1, new - old // 2), job.tries // 2 or 1, rng):
-        folder = copied(tried.base / "base", tried.base / f"small {number}")
-        content = tried.base / "base" / job.disk
-        shutil.rmtree(folder / job.disk)
-        (folder / job.disk).mkdir()
-        with small_disk(folder / job.disk, (old + 1) * PAGE):
-            shutil.copytree(content, folder / job.disk, dirs_exist_ok=True)
-            if number > 1:
-                with_room(folder / job.disk, str((old + number) * PAGE))
-            end = run(job.work, folder, drawn=job.drawn)
-            with_room(folder / job.disk)
-            yield tried.judged(fault, f"{number} pages of {new} free", folder, end)
+    folder = copied(tried.base / "base", tried.base / f"small {number}")
+    shutil.rmtree(folder / job.disk)
+    (folder / job.disk).mkdir()
+    with small_disk(folder / job.disk, (old + number) * PAGE):
+        shutil.copytree(tried.base / "base" / job.disk, folder / job.disk, dirs_exist_ok=True)
+        end = run(job.work, folder, drawn=job.drawn)
+        with_room(folder / job.disk)
+        return tried.judged(fault, f"{number} pages free", folder, end)
 
 
 def pages(path: Path) -> int:
@@ -255,16 +266,20 @@ def pages(path: Path) -> int:
     return -(-path.stat().st_size // PAGE) if path.is_file() else 1
 
 
-def unwritable(tried: Tried, why: str) -> Iterator[Outcome]:
-    """A folder that may not be written, by its modes and by its file system."""
-    job = tried.job
+def shut(tried: Tried) -> Outcome:
+    """A folder that may not be written, by its modes."""
+    job, fault = tried.job, f"a folder without the right to write: {tried.job.name}"
     folder = copied(tried.base / "base", tried.base / "closed")
-    closed(folder)
-    end = run(job.work, folder, as_nobody, drawn=job.drawn)
-    opened(folder)
-    yield tried.judged(f"a folder without the right to write: {job.name}", "by its modes", folder, end, refused=True)
-    if not why:
-        folder = copied(tried.base / "base", tried.base / "read-only")
-        with read_only(folder / job.disk):
-            end = run(job.work, folder, drawn=job.drawn)
-        yield tried.judged(f"a read-only file system: {job.name}", "mounted so", folder, end, refused=True)
+    closed(folder / job.disk)
+    end = run(job.work, folder, without_rights, drawn=job.drawn)
+    opened(folder / job.disk)
+    return tried.judged(fault, "by its modes", folder, end, closed=True)
+
+
+def mounted(tried: Tried) -> Outcome:
+    """A folder that may not be written, by its file system."""
+    job, fault = tried.job, f"a read-only file system: {tried.job.name}"
+    folder = copied(tried.base / "base", tried.base / "read-only")
+    with read_only(folder / job.disk):
+        end = run(job.work, folder, drawn=job.drawn)
+    return tried.judged(fault, "mounted so", folder, end, closed=True)

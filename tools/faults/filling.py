@@ -6,6 +6,7 @@ by root. Without root, :func:`mounted` says that it could not, and the caller te
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
@@ -16,7 +17,10 @@ from pathlib import Path
 
 from killing import at_changes
 
-NOBODY = 65534
+CAPABILITIES = 0x20080522
+"""The version of the kernel's structures."""
+OVERRIDE = 1 << 1 | 1 << 2
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
 PLENTY = "64m"
 
 
@@ -39,22 +43,23 @@ def full_at(number: int, lasting: bool = True) -> None:
     at_changes(refuse, takes_room=True)
 
 
-def as_nobody() -> None:
-    """From now on, this process has no right of its user's: root ignores the modes of files."""
+def without_rights() -> None:
+    """From now on, the modes of files hold for this process too: root gives up the right to override them."""
     if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        libc = ctypes.CDLL(None, use_errno=True)
+        header, rights = (ctypes.c_uint32 * 2)(CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
+        if libc.capget(header, rights):
+            raise OSError(ctypes.get_errno(), "capget")
+        for kind in (0, 1):  # effective and permitted
+            rights[kind] &= ~OVERRIDE
+        if libc.capset(header, rights):
+            raise OSError(ctypes.get_errno(), "capset")
 
 
 def closed(folder: Path) -> None:
-    """Let nobody write in a folder and what is in it; all may read it, and its parents."""
+    """Let nobody write in a folder and what is in it."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    if os.geteuid() == 0:  # of a temporary folder, which is its owner's alone
-        for parent in folder.parents:
-            if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o055)
 
 
 def opened(folder: Path) -> None:

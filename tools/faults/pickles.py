@@ -107,7 +107,8 @@ def planted(found: Made, kinds: Mapping[str, bytes], mark: Path, rng: Random, sh
                 )
                 yield without(mark, outcome)
     for ask in scene.asks[: 1 if short else None]:
-        outcome = found.tried(f"{scene.name}: pickles beside", ask.name, ask, partial(beside, scene, kinds))
+        touch = partial(beside, scene, kinds)
+        outcome = found.tried(f"{scene.name}: pickles beside", ask.name, ask, touch, partial(tidy, scene))
         yield without(mark, outcome)
 
 
@@ -125,6 +126,13 @@ def beside(scene: Scene, kinds: Mapping[str, bytes], folder: Path) -> None:
     for place in (folder / scene.within, *where):
         for number, name in enumerate(BESIDE):
             (place / name).write_bytes(list(kinds.values())[number % len(kinds)])
+
+
+def tidy(scene: Scene, folder: Path) -> None:
+    """Remove them: what a command makes of a folder may be compared with what it holds."""
+    for path in (folder / scene.within).rglob("*"):
+        if path.name in BESIDE:
+            path.unlink()
 
 
 def fitting(file: Path, content: bytes, folder: Path) -> None:

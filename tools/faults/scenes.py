@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -92,14 +93,23 @@ class Made(NamedTuple):
         place = here.index(file)
         return self.base / str(True) / there[min(place, len(there) - 1)] if there else None
 
-    def tried(self, fault: str, note: str, ask: Ask, touch: Callable[[Path], object]) -> Outcome:
-        """Touch a copy, and ask: the exact answer, the exact answer after less was used, or a refusal in a sentence."""
-        copy = self.base / "trial"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(self.folder, copy)
-        touch(copy)
+    def tried(
+        self, fault: str, note: str, ask: Ask, touch: Callable[[Path], object],
+        after: Callable[[Path], object] = lambda folder: None,
+    ) -> Outcome:  # fmt: skip
+        """Touch a copy, and ask: the exact answer, the exact answer after less was used, or a refusal in a sentence.
+
+        ``after`` is done before answers are compared.
+        """
+        with tempfile.TemporaryDirectory(prefix="trial-", dir=self.base) as folder:
+            copy = shutil.copytree(self.folder, Path(folder) / "copy")
+            touch(copy)
+            return self._judged(fault, note, ask, copy, after)
+
+    def _judged(self, fault: str, note: str, ask: Ask, copy: Path, after: Callable[[Path], object]) -> Outcome:
         before = tree(copy)
         end = run(ask.work, copy, drawn=False)
+        after(copy)
         lost = partial(Outcome, fault, Result.LOST)
         if end.wrong:
             return lost(f"{note}: {end.wrong}")
