@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from lab_made import alone, among_digits, call, done, fault, files_under, part_folder, shown_rows
+from lab_made import alone, among_digits, call, done, fault, files_under, part_folder, shown_rows, without_checksums
 
 from vcl.lab.claim import claimed
 from vcl.lab.experiments.digits import SPLIT_DIGITS
@@ -110,6 +110,7 @@ def test_what_a_table_says_is_what_the_rows_say(out: Path) -> None:
 
 
 def test_what_is_said_of_a_line_has_its_label_and_values_as_they_were_read(out: Path) -> None:
+    without_checksums(out)
     plain, other = sorted(
         (json.loads(p.read_text())["changes"], p) for p in (out / "parts").glob("split-digits-vcl-*/part.json")
     )[:2]
@@ -148,7 +149,7 @@ def test_a_cell_of_a_table_is_one_line() -> None:
 
 
 def test_a_dataset_that_was_altered_is_in_no_title(out: Path) -> None:
-    for path in (out / "parts").glob("split-digits-*/part.json"):
+    for path in without_checksums(out / "parts").glob("split-digits-*/part.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset": "mnist"}))
     done("show out")
     assert "-on-mnist" not in (out / "table.md").read_text()
@@ -162,7 +163,7 @@ def test_the_folder_may_be_anywhere_and_needs_no_data(out: Path, tmp_path: Path)
 
 
 def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
-    path = part_folder(out, "split-digits-mle") / "part.json"
+    path = without_checksums(part_folder(out, "split-digits-mle")) / "part.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | {"finished": False, "tasks": about["tasks"][:1]}))
     said = done("show out")
@@ -179,7 +180,7 @@ def test_what_is_not_finished_is_left_out_and_named(out: Path) -> None:
 @pytest.mark.parametrize("why", ["another default", "a setting that is gone", "runs that are there", "another version"])
 def test_what_no_command_continues_can_be_deleted(here: Path, why: str) -> None:
     done("run split-digits --method mle --preset smoke --device cpu --set hidden=4 --seeds 1 --out out")
-    folder = part_folder(Path("out"), "split-digits-mle")
+    folder = without_checksums(part_folder(Path("out"), "split-digits-mle"))
     path = folder / "part.json"
     about = json.loads(path.read_text()) | {"finished": False}
     if why == "runs that are there":
@@ -202,7 +203,7 @@ def test_a_part_of_older_code_and_more_runs_of_it_are_one_line(here: Path) -> No
     """As if `average` and `order` had not been there when the first seed was computed."""
     smoke = "run split-digits --method vcl --preset smoke --device cpu --set hidden=4 --out out --seeds"
     done(f"{smoke} 1")
-    path = part_folder(here / "out", "split-digits-vcl") / "part.json"
+    path = without_checksums(part_folder(here / "out", "split-digits-vcl")) / "part.json"
     about = json.loads(path.read_text())
     del (
         about["defaults"],
@@ -252,7 +253,7 @@ def test_titles_of_one_experiment_say_how_their_streams_differ(here: Path) -> No
         f"{start}, order=1,0, train_limit=50, after 2 tasks",
     ]
     # Other data, and a difference that no setting names.
-    parts = here / "out" / "parts"
+    parts = without_checksums(here / "out" / "parts")
     first = min(parts.iterdir(), key=lambda path: json.loads((path / "part.json").read_text())["asked"])
     for name, change in (("0", {"data": "0123456789abcdef"}), ("1", {"stream": None})):
         other = shutil.copytree(first, parts / f"split-digits-mle-{name * 12}") / "part.json"
@@ -482,7 +483,7 @@ def test_an_unfinished_part_of_a_plugin_that_was_edited(here: Path, monkeypatch:
     monkeypatch.setattr("vcl.lab.registry.FILES", {})
     (here / "mine.py").write_text(METHOD)
     done("run split-digits --method mine --preset smoke --device cpu --seeds 1 --plugin mine.py --out out")
-    folder = part_folder(Path("out"), "split-digits-mine")
+    folder = without_checksums(part_folder(Path("out"), "split-digits-mine"))
     about = json.loads((folder / "part.json").read_text()) | {"finished": False, "command": "vcl again"}
     (folder / "part.json").write_text(json.dumps(about))
 
@@ -537,7 +538,7 @@ def test_a_damaged_part_is_one_sentence_that_names_it(out: Path, name: str, cont
     ],
 )
 def test_a_record_that_cannot_be_is_named(out: Path, change: dict[str, Any] | str, fault_of: str) -> None:
-    path = part_folder(Path("out"), "split-digits-mle") / "part.json"
+    path = without_checksums(part_folder(Path("out"), "split-digits-mle")) / "part.json"
     about = json.loads(path.read_text())
     if change == "all":
         path.unlink()
@@ -569,7 +570,7 @@ def without(path: Path, *metrics: str) -> None:
 @pytest.mark.parametrize(("stem", "metric"), [(stem, each) for stem, metrics in KINDS.items() for each in metrics])
 def test_rows_that_lack_a_metric_are_refused(story: Path, here: Path, stem: str, metric: str) -> None:
     folder = shutil.copytree(part_folder(story, stem), here / "out" / "parts" / part_folder(story, stem).name)
-    path = folder.relative_to(here) / "rows.csv"
+    path = without_checksums(folder).relative_to(here) / "rows.csv"
     without(path, metric)
     said = f"{path} cannot be read (all values of {metric} are missing); delete its folder to compute it anew."
     assert fault("show out") == said
@@ -580,7 +581,7 @@ def test_a_part_of_an_older_version_that_lacks_metrics_is_shown_without_them(
     story: Path, here: Path, stem: str
 ) -> None:
     folder = shutil.copytree(part_folder(story, stem), here / "out" / "parts" / part_folder(story, stem).name)
-    path, rows = folder / "part.json", (folder / "rows.csv").read_text()
+    path, rows = without_checksums(folder) / "part.json", (folder / "rows.csv").read_text()
     about = json.loads(path.read_text())
     path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("metrics", "defaults")}))
     done("show out")

@@ -49,6 +49,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("signals"),
     Family("clock"),
     Family("sharing"),
+    Family("disk"),
+    Family("damage"),
+    Family("pickles"),
 )
 
 

@@ -19,6 +19,8 @@ TASK = re.compile(r"^(\S+): task (\d+) of (\d+)", re.MULTILINE)
 """What a process says when a task is finished and kept."""
 
 CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.link"})
+ROOM = frozenset({"os.rename", "os.mkdir", "os.link"})
+"""Those that a full disk can refuse, beside opening for writing and flushing."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 OPERATIONS = "operations"
 """A file beside the results: how many changes of files there were."""
@@ -103,23 +105,29 @@ def until(child: Child, worked: float) -> None:
 
 
 def kill_at(number: int) -> None:
-    """From now on, kill this process before its n-th change of a file in the current folder.
+    """From now on, kill this process before its n-th change of a file in the current folder."""
+    at_changes(lambda count: kill(os.getpid()) if count == number else None)
 
-    Changes are: to open for writing, to flush to the disk, to rename, to remove, to make or remove a folder.
+
+def at_changes(act: Callable[[int], object], takes_room: bool = False) -> None:
+    """From now on, call ``act`` with a number before each change of a file in the current folder; it may raise.
+
+    Changes are: to open for writing, to flush to the disk, to rename, to remove, to make or remove a folder. With
+    ``takes_room``, they are those which a full disk can refuse.
     """
     here, count = str(Path.cwd()), 0
     told = os.open(OPERATIONS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    changes = ROOM if takes_room else CHANGES
 
     def change() -> None:
         nonlocal count
         count += 1
         os.pwrite(told, b"%d" % count, 0)
-        if count == number:
-            kill(os.getpid())
+        act(count)
 
     def heard(event: str, of: tuple[Any, ...]) -> None:
         opened = event == "open" and isinstance(of[2], int) and of[2] & WRITING
-        if (opened or event in CHANGES) and isinstance(of[0], str | Path):
+        if (opened or event in changes) and isinstance(of[0], str | Path):
             path = os.path.join(here, of[0])  # noqa: PTH118 (an audit hook does as little as it can)
             if path.startswith(here + os.sep):
                 change()

@@ -34,8 +34,8 @@ OUT = "out"
 SAID = "said.txt"
 LIMIT = 300.0
 """Seconds after which a process is taken to hang."""
-TIMES = ("asked", "started", "written", "seconds", "command")
-"""What part.json says that differs between two runs that are the same."""
+TIMES = ("asked", "started", "written", "seconds", "command", "check")
+"""What part.json says that differs between two runs that are the same; its own checksum follows from these."""
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
-from safetensors.torch import save
 from torch import Tensor
 
 from vcl.lab.folder import write_atomic_bytes
+from vcl.lab.sums import sealed
 
 SMALL = 2**26
 """Tensors below this total size in bytes are written without the thread."""
@@ -24,7 +24,9 @@ class BackgroundWriter:
     On exit it waits for the last file, even after an error or an interrupt, so all files are then on disk.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, of: str = "") -> None:
+        """``of`` is what the tensors belong to (:func:`vcl.lab.sums.owner`)."""
+        self.of = of
         self.writer = ThreadPoolExecutor(1)
         self.last: Future[None] | None = None
 
@@ -41,9 +43,9 @@ class BackgroundWriter:
         self._wait()
         small = sum(value.nbytes for value in tensors.values()) < SMALL
         if small:
-            _write(path, tensors)
+            _write(path, tensors, self.of)
         else:
-            self.last = self.writer.submit(_write, path, tensors)
+            self.last = self.writer.submit(_write, path, tensors, self.of)
 
     @property
     def idle(self) -> bool:
@@ -56,5 +58,5 @@ class BackgroundWriter:
             last.result()
 
 
-def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    write_atomic_bytes(path, save(dict(tensors)))
+def _write(path: Path, tensors: Mapping[str, Tensor], of: str) -> None:
+    write_atomic_bytes(path, sealed(tensors, of))

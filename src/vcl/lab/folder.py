@@ -165,7 +165,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _refused(path: Path, error: OSError, what: str = "write to") -> UnwritableError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     mend = (
         "make room there, or give --out a folder on another disk" if full else "give --out a folder that you may write"
     )

@@ -16,7 +16,7 @@ from vcl.fitting.loop import Progress, Report
 from vcl.lab.background_writer import BackgroundWriter
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Run
-from vcl.lab.folder import remove_unfinished, write_atomic, write_atomic_bytes
+from vcl.lab.folder import remove_unfinished, write_atomic_bytes
 from vcl.lab.identity import at_default, described, same
 from vcl.lab.largest import engine_of
 from vcl.lab.part import Part
@@ -49,6 +49,7 @@ from vcl.lab.store import (
     PICTURES,
     PREDICTIVE,
     ROWS,
+    SMALL,
     STATE,
     Stack,
     Store,
@@ -58,6 +59,8 @@ from vcl.lab.store import (
     stored_label,
     write_pictures,
 )
+from vcl.lab.sums import FILES, check_file, check_seal, either, owner, sums_of, sums_there
+from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import packed
 from vcl.learner.generations import Generations
 from vcl.learner.saving import JournalledReport, Saver
@@ -91,7 +94,8 @@ class Learning(NamedTuple):
             try:
                 self._learn(folder, runs, stack)
             except BaseException:
-                if not (folder / ROWS).exists() and not Generations(folder, "").numbers():
+                begun = (folder / ROWS).exists() or (folder / STATE).exists()
+                if not begun and not Generations(folder, "").numbers():
                     with suppress(OSError):
                         (folder / PART).unlink(missing_ok=True)
                         folder.rmdir()
@@ -118,6 +122,7 @@ class Learning(NamedTuple):
         if stack is not None:
             remove_unfinished(folder)
             known |= {"tasks": [], "seconds": 0.0, "set_aside": []}
+            known |= {FILES: sums_there(folder, SMALL) if stack.sums is None else stack.sums}
         if stack is not None and (folder / STATE).exists():
             state, rows, pictures = resumed(stack, self.part)
             with reading(folder / OBJECTIVE):
@@ -143,7 +148,7 @@ class Learning(NamedTuple):
         with (
             watching(self.console, lines=self.called is not None) as bars,
             pulse(folder, begun) as beat,
-            BackgroundWriter() as write_later,
+            BackgroundWriter(owner(known)) as write_later,
             saver.saving(),
         ):
             watch = Together(bars, beat)
@@ -152,6 +157,9 @@ class Learning(NamedTuple):
             report = JournalledReport(both(epochs.append, both(watch.epoch, self.beside)), saver)
             if saver.begin(f"{folder.name}, task {begun + 1}").entries:
                 say_on(self.console, f"{self.called or entry.name}: goes on within task {begun + 1}")
+            elif stack is not None and stack.known["tasks"] and state is None:
+                gone = f"{folder / STATE} is missing: the tasks that were finished are learned again"
+                say_on(self.console, f"{self.called or entry.name}: {gone}")
             for done in run_method(plan, entry, stored, data.arrays, self.prepared, report, state, say):
                 rows += done.rows
                 objectives += _objectives(epochs, done.number, stored, done.state)
@@ -159,19 +167,24 @@ class Learning(NamedTuple):
                 # Of older tasks: the confidences when each was learned, and those of now.
                 confidences = [each for each in confidences if each.on == each.after] + list(done.confidences)
                 epochs.clear()
+                if done.pictures is not None:
+                    pictures.append(done.pictures)
+                contents = {
+                    **({PICTURES: write_pictures(pictures)} if pictures else {}),
+                    OBJECTIVE: write_csv(OBJECTIVES, objectives).encode(),
+                    **({FITS: write_csv(MEASURES, measures).encode()} if measures else {}),
+                    **({CALIBRATION: write_csv(CONFIDENCES, confidences).encode()} if confidences else {}),
+                    ROWS: to_csv(rows).encode(),
+                }
+                before, sums = known[FILES], sums_of(contents)
+                store.write(folder, {**known, FILES: either(before, sums)})
+                for name, content in contents.items():
+                    write_atomic_bytes(folder / name, content)
+                known[FILES] = {**before, **sums}
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
                 known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
                 known["seconds"] = round(known["seconds"] + done.seconds, 3)
                 known["set_aside"] = [each._asdict() for each in done.state.set_aside]
-                if done.pictures is not None:
-                    pictures.append(done.pictures)
-                    write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
-                write_atomic(folder / OBJECTIVE, write_csv(OBJECTIVES, objectives))
-                if measures:
-                    write_atomic(folder / FITS, write_csv(MEASURES, measures))
-                if confidences:
-                    write_atomic(folder / CALIBRATION, write_csv(CONFIDENCES, confidences))
-                write_atomic(folder / ROWS, to_csv(rows))
                 store.write(folder, known)
                 # The last state is not needed to go on; a stop before the end learns the last task again.
                 if done.kept is None:
@@ -217,6 +230,7 @@ def _about(
         "tasks": [],
         "notes": list(notes),
         "set_aside": [],
+        FILES: {},
         "description": described(value),
         "defaults": list(at_default(value)),
     }
@@ -307,6 +321,11 @@ def resumed(stack: Stack, part: Part) -> tuple[State[Any], list[Row], list[Tenso
     with torch.device("meta"):  # shapes alone
         model = plan.model(stream.shape)
     folder, runs = stack.folder, len(stack.runs)
+    for name in SMALL:
+        with reading(folder / name):
+            check_file(folder / name, stack.sums)
+    with reading(folder / STATE):
+        check_seal(read_bounded(folder / STATE), owner(stack.known))
     state = read_state(folder / STATE, model, runs, stream.size, stream.make(0).train, plan.device)
     pictures = read_pictures(folder / PICTURES)[: state.t]
     left = of_those_left(pictures, runs, state.set_aside)

@@ -20,6 +20,7 @@ from vcl.errors import LaterFormatError, VclError
 from vcl.lab.experiments.experiment import PRESETS
 from vcl.lab.folder import MOST_JSON, UnwritableError
 from vcl.lab.results import NoRowsError, Row
+from vcl.lab.sums import check_signed
 from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import unpacked
 from vcl.models.fingerprint import check_model
@@ -91,6 +92,10 @@ def read_part(path: Path) -> dict[str, Any]:
         require(isinstance(builds, list) and all(isinstance(one, dict) for one in builds), f"builds is {builds!r}")
         require(isinstance(notes, list) and all(isinstance(note, str) for note in notes), f"notes is {notes!r}")
         require(isinstance(known["description"], dict), "description is no object")
+        sums = known.get("files", {})
+        fine = isinstance(sums, dict) and all(isinstance(each, list) for each in sums.values())
+        require(fine, f"files is {sums!r}")
+        check_signed(known)
     return known
 
 

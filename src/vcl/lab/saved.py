@@ -28,6 +28,7 @@ from vcl.lab.parts import compared, gathered, labels, same_part
 from vcl.lab.reading import reading, require, same_layout
 from vcl.lab.settings import read_values, settings_in, values_of
 from vcl.lab.store import PART, PREDICTIVE, Stack, Store
+from vcl.lab.sums import check_seal, owner
 from vcl.learner.bounded import read_bounded
 from vcl.learner.checkpoint import unpacked
 from vcl.models.base import spread
@@ -147,7 +148,9 @@ def read_stack(stack: Stack) -> Saved:
         with torch.device("meta"):  # shapes alone
             model = chosen.model(network, tuple(shape))
     with reading(path, AGAIN):
-        state = unpacked(read_bounded(path))
+        content = read_bounded(path)
+        check_seal(content, owner(known))
+        state = unpacked(content)
         if chosen.models == "generators":
             check_decoders(state, model, tuple(shape))
         else:

@@ -47,6 +47,7 @@ from vcl.lab.reading import FORMAT, check_pictures, check_rows, read_part, read_
 from vcl.lab.registry import experiments, methods
 from vcl.lab.remote.mirror import Mirror
 from vcl.lab.results import Row, label, read_csv
+from vcl.lab.sums import FILES, Sums, check_file, signed, sums_of
 from vcl.learner.bounded import read_bounded
 from vcl.learner.generations import STEM
 from vcl.learner.saving import EVERY
@@ -55,6 +56,8 @@ from vcl.recursion import SetAside
 PARTS = "parts"
 PART, ROWS, STATE, PREDICTIVE = "part.json", "rows.csv", "state.safetensors", "predictive.safetensors"
 PICTURES, OBJECTIVE, FITS, CALIBRATION = "pictures.safetensors", "objective.csv", "fits.csv", "calibration.csv"
+SMALL = (ROWS, OBJECTIVE, FITS, CALIBRATION, PICTURES)
+"""The files whose checksums are in part.json."""
 HASH = "[0-9a-f]" * 12
 MOVING = "still_moving"
 """In part.json: one line, where the variances of many fits show their start (:mod:`vcl.fitting.health`)."""
@@ -128,9 +131,25 @@ class Stack(NamedTuple):
             "with --plugin."
         )
 
+    @property
+    def sums(self) -> Sums | None:
+        """The checksums that its files may have; None where an earlier version wrote it."""
+        return self.known.get(FILES)
+
+    def file(self, name: str) -> Path:
+        """The path of a file, which must be what was written if the stack is finished; VclError if it is not.
+
+        Of one that is not, files are replaced while others read them, by a process that reads none of them.
+        """
+        path = self.folder / name
+        if self.finished:
+            with reading(path):
+                check_file(path, self.sums)
+        return path
+
     def rows(self) -> list[Row]:
         """The rows of all finished tasks, of the runs that are left; they must be exactly those."""
-        path, name = self.folder / ROWS, str(self.known["method"])
+        path, name = self.file(ROWS), str(self.known["method"])
         with reading(path):
             alive = {(stored_label(name, run), run.seed) for run in self.alive}
             rows = [row for row in read_csv(path) if row[:2] in alive]
@@ -142,7 +161,7 @@ class Stack(NamedTuple):
     def pictures(self) -> list[Tensor]:
         """What the runs that are left drew after each task: uint8 [runs, tasks so far, count, H, W]; checked."""
         tasks = 0 if self.experiment().evaluation.samples is None else len(self.known["tasks"])
-        there = read_pictures(self.folder / PICTURES)
+        there = read_pictures(self.file(PICTURES))
         drawn = of_those_left(there if self.finished else there[:tasks], len(self.runs), self.set_aside)
         check_pictures(drawn, len(self.alive), tasks, self.folder / PICTURES)
         return drawn
@@ -255,7 +274,7 @@ class Store:
             "builds": [*builds, made_by()],
             "written": now(),
         }
-        write_atomic(make_folder(folder) / PART, json.dumps(text, indent=1) + "\n")
+        write_atomic(make_folder(folder) / PART, json.dumps(signed(text), indent=1) + "\n")
 
     def once(self, name: str, about: Mapping[str, Any], make: Callable[[], bytes], file: str) -> Path:
         """A file that depends on a description alone: made once, whole, and kept as a part.
@@ -266,7 +285,12 @@ class Store:
         folder = self.root / f"{name}-{identity(described(value))}"
 
         def finished() -> bool:
-            return (folder / PART).exists() and bool(read_part(folder / PART)["finished"])
+            known = read_part(folder / PART) if (folder / PART).exists() else {}
+            if not known.get("finished"):
+                return False
+            with reading(folder / file):
+                check_file(folder / file, known.get(FILES))
+            return True
 
         if finished():
             return folder / file
@@ -275,9 +299,15 @@ class Store:
                 self.mirror.update(folder)
             if not finished():
                 began = perf_counter()
-                write_atomic_bytes(make_folder(folder) / file, make())
-                seconds = round(perf_counter() - began, 3)
-                self.write(folder, {"description": described(value), "finished": True, "seconds": seconds, "notes": []})
+                content = make()
+                write_atomic_bytes(make_folder(folder) / file, content)
+                known = {
+                    "description": described(value),
+                    "finished": True,
+                    "notes": [],
+                    FILES: sums_of({file: content}),
+                }
+                self.write(folder, {**known, "seconds": round(perf_counter() - began, 3)})
                 if self.mirror is not None:
                     self.mirror.finish(folder)
         return folder / file

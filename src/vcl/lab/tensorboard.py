@@ -159,7 +159,7 @@ def scalars(stack: Stack, begun: int) -> Iterator[Scalar]:
     for (run, metric, after), values in averages.items():
         yield Scalar(run, f"{metric}/average so far", after, sum(values) / len(values))
     epochs: dict[tuple[str, str, int], int] = {}  # before each task, those of all fits of that name
-    objectives = [each for each in read_objectives(stack.folder / OBJECTIVE) if (each.method, each.seed) in runs]
+    objectives = [each for each in read_objectives(stack.file(OBJECTIVE)) if (each.method, each.seed) in runs]
     for each in objectives:
         for task in range(each.task + 1, done + 1):
             place = (runs[each.method, each.seed], each.fit, task)
@@ -170,7 +170,7 @@ def scalars(stack: Stack, begun: int) -> Iterator[Scalar]:
             yield Scalar(
                 run, f"objective/{each.fit}", epochs.get((run, each.fit, each.task), 0) + each.epoch, each.value
             )
-    for measured in read_measures(stack.folder / FITS):
+    for measured in read_measures(stack.file(FITS)):
         if begun < measured.task <= done and (measured.method, measured.seed) in runs:
             kind, _, tensor = measured.measure.partition(" ")
             tag = f"{KINDS.get(kind, kind)}/{measured.fit}{f' {tensor}' if tensor else ''}"

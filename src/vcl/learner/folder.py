@@ -66,7 +66,7 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
         if data
     }
     about = {"format": FORMAT, **content.about, "files": files}
-    about["check"] = _check(about)
+    about["check"] = checksum_of(about)
     manifest = json.dumps(about, indent=1, ensure_ascii=False).encode()
     try:
         made = _new_folders(folder)
@@ -191,7 +191,7 @@ def _tidy(folder: Path) -> None:
                 left.unlink(missing_ok=True)
 
 
-def _check(about: Mapping[str, Any]) -> str:
+def checksum_of(about: Mapping[str, Any]) -> str:
     """A checksum of everything in a manifest but itself."""
     plain = {name: value for name, value in about.items() if name != "check"}
     return sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -205,8 +205,11 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
     try:
         with _locked(folder, shared=True):
             return _read(folder, kind)
+    except FileNotFoundError as error:
+        lacking = Path(error.filename or folder).name
+        raise VclError(f"the learner in {folder} is damaged (it lacks {lacking}); restore it from a copy.") from error
     except OSError as error:
-        raise VclError(f"{folder} cannot be read ({error.strerror or error}).") from error
+        raise VclError(f"{folder} cannot be read ({error.strerror or error}); mend its permissions.") from error
     except FAULTS as error:
         said = str(error).partition("\n")[0]
         raise VclError(f"the learner in {folder} is damaged ({said}); restore it from a copy.") from error
@@ -223,7 +226,7 @@ def _read(folder: Path, kind: str) -> Content:
             f"{folder} has format {about['format']}, and this version of vcl reads up to {FORMAT}; install a newer "
             "version of vcl."
         )
-    if about.get("check") != _check(about):
+    if about.get("check") != checksum_of(about):
         raise ValueError(f"{MANIFEST} is not what was saved")
     if about.get("kind") != kind:
         raise VclError(f"{folder} holds a {about.get('kind')!r}, not a {kind!r}; load it with that class.")

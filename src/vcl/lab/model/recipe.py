@@ -1,6 +1,6 @@
 """What `vcl model` knows about a model besides the learner: its network, its target, and columns left out.
 
-    model.json    kind, widths, options; the target and dropped columns of the first update
+    model.json    kind, widths, options; the target and dropped columns of the first update; its own checksum
     learner.json  and its files: the learner (:mod:`vcl.learner.folder`), from the first update on
 
 The network follows from the folder, so the folder is all that a command needs. In Python, the learner loads with the
@@ -20,12 +20,14 @@ from torch import nn
 
 from vcl.errors import VclError, unknown
 from vcl.lab.folder import UnwritableError, write_atomic
+from vcl.lab.sums import CHECK, check_signed, signed
 from vcl.learner import ContinualClassifier, ContinualRegressor
 from vcl.learner.bounded import read_bounded
 from vcl.models.network import mlp
 
 NAME = "model.json"
-FORMAT = 1
+FORMAT = 2
+"""The first had no checksum."""
 MOST_BYTES = 2**24
 """The most bytes of a description that are read."""
 
@@ -87,7 +89,7 @@ class Recipe:
 
 def write(folder: Path, recipe: Recipe) -> None:
     """Write the description, atomically."""
-    text = json.dumps({"format": FORMAT, **asdict(recipe)}, indent=1, ensure_ascii=False)
+    text = json.dumps(signed({"format": FORMAT, **asdict(recipe)}), indent=1, ensure_ascii=False)
     try:
         write_atomic(folder / NAME, text + "\n")
     except UnwritableError as error:
@@ -109,6 +111,9 @@ def read(folder: Path) -> Recipe:
             raise VclError(
                 f"{path} has format {made}, and this version reads {FORMAT}; install a newer version of vcl."
             )
+        if made != 1 or CHECK in given:
+            check_signed({CHECK: "", "format": made, **given})
+            del given[CHECK]
         recipe = Recipe(**{**given, "hidden": tuple(given["hidden"]), "drop": tuple(given["drop"])})
         if not all(type(width) is int for width in recipe.hidden) or not isinstance(recipe.options, dict):
             raise ValueError("its values are of other types than were written")

@@ -21,7 +21,7 @@ def reliability(members: Sequence[Member], label: str, seeds: Sequence[int]) -> 
     """
     found: dict[tuple[int, int, int, int], Confidence] = {}
     for member in members:
-        for row in read_confidences(member.stack.folder / CALIBRATION):
+        for row in read_confidences(member.stack.file(CALIBRATION)):
             if member.names.get((row.method, row.seed)) == label:
                 found[row.seed, row.after, row.on, row.bin] = row
     if not found:

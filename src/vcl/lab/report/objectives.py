@@ -52,7 +52,7 @@ def objectives(members: Sequence[Member], budget: Budget, label: str, seeds: Seq
     """The objective of each fit of a line, for all of its seeds."""
     found: dict[tuple[int, str], dict[tuple[int, int], float]] = {}
     for member in members:
-        for row in read_objectives(member.stack.folder / OBJECTIVE):
+        for row in read_objectives(member.stack.file(OBJECTIVE)):
             if member.names.get((row.method, row.seed)) == label:
                 found.setdefault((row.task, row.fit), {}).setdefault((row.seed, row.epoch), row.value)
     made = []
@@ -67,7 +67,7 @@ def measures(members: Sequence[Member], label: str, seeds: Sequence[int]) -> tup
     """How far each variational fit of a line got, for all of its seeds."""
     found: dict[tuple[int, str], dict[str, dict[int, float]]] = {}
     for member in members:
-        for row in read_measures(member.stack.folder / FITS):
+        for row in read_measures(member.stack.file(FITS)):
             if member.names.get((row.method, row.seed)) == label:
                 found.setdefault((row.task, row.fit), {}).setdefault(row.measure, {}).setdefault(row.seed, row.value)
     return tuple(
