@@ -49,6 +49,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("signals"),
     Family("clock"),
     Family("sharing"),
+    Family("readers"),
 )
 
 
