@@ -200,7 +200,8 @@ def of_learners(here: Path) -> dict[str, Reader]:
         told = {name: value for name, value in told.items() if name != "check"}
         sealed = {**told, "check": check_of(json.loads(formats.text(told)), packed)}
         parts = {
-            name: {**tree["tensors"][name], "data": each} for name, each in (("learner", sealed), ("state", packed))
+            "learner": {**tree["tensors"]["learner"], "data": sealed},
+            "state": {**tree["tensors"]["state"], "shape": [len(packed)], "data": packed},
         }
         return formats.to_safetensors({**tree, "tensors": {**tree["tensors"], **parts}})
 
@@ -360,7 +361,7 @@ def of_words(here: Path, run: Path) -> dict[str, Reader]:
     from vcl.lab.settings import assign, read_values, values_of, with_values
     from vcl.lab.settings import check as check_settings
     from vcl.learner.report import _start
-    from vcl.pages import is_page
+    from vcl.pages import Page, html, is_page
 
     kinds = {name: method(name).settings for name in ("vcl-random", "ewc", "si", "vcl-kron")}
     words = [f"{name}={value}" for name, value in values_of(kinds["vcl-random"]()).items()]
@@ -411,7 +412,9 @@ def of_words(here: Path, run: Path) -> dict[str, Reader]:
             entry, here / "entry.json", [formats.text(dict.fromkeys(fields, "as it is"))], formats.JSON
         ),
         "file of a plugin": Reader(plugin, here / "plugin.py", [b"value = 1\n"], formats.BYTES, 0.3),
-        "page": Reader(page, here / "page.html", [b"<!doctype html>\n<html>"], formats.BYTES, 0.5),
+        "page": Reader(
+            page, here / "page.html", [html(Page("A page", "", "", [])).encode()[:3000]], formats.BYTES, 0.5
+        ),
     }
 
 
