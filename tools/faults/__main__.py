@@ -51,6 +51,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("sharing"),
     Family("readers"),
     Family("numbers"),
+    Family("soak", in_short=False),
 )
 
 ELSEWHERE = {"numbers": "nonfinite"}
