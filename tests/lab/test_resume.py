@@ -148,7 +148,7 @@ def raising(call: int, function: Any, error: BaseException) -> Any:
         ("vcl.lab.classification.predict", "permuted-digits", 3),
         ("vcl.lab.generative.quality.generate", "generative-digits", 2),
         ("vcl.lab.learning.packed", "permuted-digits", 1),
-        ("vcl.lab.learning.to_csv", "permuted-digits", 2),
+        ("vcl.lab.learning.write_csv", "permuted-digits", 2),
     ],
 )
 def test_a_stop_in_an_evaluation_or_between_tasks(

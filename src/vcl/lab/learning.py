@@ -32,11 +32,11 @@ from vcl.lab.results import (
     FitMeasure,
     Objective,
     Row,
+    Written,
     read_confidences,
     read_csv,
     read_measures,
     read_objectives,
-    to_csv,
     write_csv,
 )
 from vcl.lab.runner import run_method
@@ -131,10 +131,14 @@ class Learning(NamedTuple):
             known["set_aside"] = [each._asdict() for each in state.set_aside]
             say_on(self.console, f"{self.called or entry.name}: continues after task {state.t}")
 
+        metrics = dict.fromkeys(row.metric for row in rows)
+
         def say(line: str) -> None:
             known["notes"] += [] if line in known["notes"] else [line]
             say_on(self.console, line)
 
+        written = {ROWS: Written(Row._fields, rows), OBJECTIVE: Written(OBJECTIVES, objectives)}
+        written[FITS] = Written(MEASURES, measures)
         epochs: list[Progress] = []
         stored = [run._replace(label=stored_label(entry.name, key(run))) for run in runs]
         store.write(folder, known)
@@ -153,25 +157,28 @@ class Learning(NamedTuple):
             if saver.begin(f"{folder.name}, task {begun + 1}").entries:
                 say_on(self.console, f"{self.called or entry.name}: goes on within task {begun + 1}")
             for done in run_method(plan, entry, stored, data.arrays, self.prepared, report, state, say):
-                rows += done.rows
-                objectives += _objectives(epochs, done.number, stored, done.state)
-                measures += _measures(epochs, done.number, stored, done.state)
+                written[ROWS].add(done.rows)
+                metrics.update(dict.fromkeys(row.metric for row in done.rows))
+                written[OBJECTIVE].add(_objectives(epochs, done.number, stored, done.state))
+                new = _measures(epochs, done.number, stored, done.state)
+                written[FITS].add(new)
+                measures += new
                 # Of older tasks: the confidences when each was learned, and those of now.
                 confidences = [each for each in confidences if each.on == each.after] + list(done.confidences)
                 epochs.clear()
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
-                known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
+                known["metrics"] = list(metrics)
                 known["seconds"] = round(known["seconds"] + done.seconds, 3)
                 known["set_aside"] = [each._asdict() for each in done.state.set_aside]
                 if done.pictures is not None:
                     pictures.append(done.pictures)
                     write_atomic_bytes(folder / PICTURES, write_pictures(pictures))
-                write_atomic(folder / OBJECTIVE, write_csv(OBJECTIVES, objectives))
+                write_atomic(folder / OBJECTIVE, written[OBJECTIVE].text())
                 if measures:
-                    write_atomic(folder / FITS, write_csv(MEASURES, measures))
+                    write_atomic(folder / FITS, written[FITS].text())
                 if confidences:
                     write_atomic(folder / CALIBRATION, write_csv(CONFIDENCES, confidences))
-                write_atomic(folder / ROWS, to_csv(rows))
+                write_atomic(folder / ROWS, written[ROWS].text())
                 store.write(folder, known)
                 # The last state is not needed to go on; a stop before the end learns the last task again.
                 if done.kept is None:

@@ -147,6 +147,22 @@ def write_csv(columns: Sequence[str], lines: Iterable[tuple[Any, ...]]) -> str:
     return out.getvalue()
 
 
+class Written:
+    """CSV text to which lines are added: the same as :func:`write_csv` of all of them, without writing each again."""
+
+    def __init__(self, columns: Sequence[str], lines: Iterable[tuple[Any, ...]] = ()) -> None:
+        self.columns, self.pieces = columns, [write_csv(columns, lines)]
+
+    def add(self, lines: Iterable[tuple[Any, ...]]) -> None:
+        """Add lines at the end."""
+        self.pieces.append(write_csv(self.columns, lines).partition("\n")[2])
+
+    def text(self) -> str:
+        """All of it."""
+        self.pieces = ["".join(self.pieces)]
+        return self.pieces[0]
+
+
 def to_csv(rows: Iterable[Row]) -> str:
     """Rows as CSV text."""
     return write_csv(Row._fields, rows)
