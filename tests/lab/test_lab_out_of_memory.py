@@ -142,3 +142,25 @@ def test_a_process_without_room_says_so_in_one_sentence(here: Path) -> None:
         r"vcl: task 1 \(0/1\): memory ran out in the maximum likelihood, epoch 1 of 2, .* more; take", found.stderr
     )
     assert not (here / "out").exists()
+
+
+def test_a_fit_that_diverges_is_not_continued_where_it_is_not_finite(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal is saved after every step, so also after the one that spoils the weights, and before that is seen."""
+    real, calls = Eager.__call__, iter(range(1, 10**9))
+    more = "--seeds 1 --save-every 0 --set batch=8"
+    assert call(line("vcl", "whole", more)).exit_code == 0
+
+    def wild(step: Eager, index: torch.Tensor | None) -> Any:
+        found = real(step, index)
+        if next(calls) == 3:
+            step.parameters[0][:, -1] = torch.inf
+        return found
+
+    monkeypatch.setattr(Eager, "__call__", wild)
+    assert "became non-finite in epoch" in fault(line("vcl", "out", more))
+    assert next(calls) > 4, "steps of the same epoch follow"
+    monkeypatch.setattr(Eager, "__call__", real)
+    done(line("vcl", "out", more))
+    assert shown_rows(here / "out") == shown_rows(here / "whole")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vcl.errors import VclError
 from vcl.lab import tables
-from vcl.lab.results import Row, final, label, matrix, methods, read_csv, split_label, summarise, to_csv
+from vcl.lab.results import Row, Written, final, label, matrix, methods, read_csv, split_label, summarise, to_csv
 
 NAN = math.nan
 
@@ -183,3 +183,14 @@ def test_a_narrow_terminal_keeps_names_and_whole_numbers(width: int) -> None:
     shown = [place for place, name in enumerate(tables.COLUMNS) if name not in left]
     assert all(line[place] in text for line in lines for place in shown)
     assert (left == []) == (width == 200)
+
+
+def test_lines_that_are_added_give_the_text_of_all_of_them() -> None:
+    rows = [Row("a, b", seed, after, 1, "accuracy", 0.1 + seed) for after in (1, 2, 3) for seed in (0, 1)]
+    written = Written(Row._fields, rows[:2])
+    assert written.text() == to_csv(rows[:2])
+    for start in (2, 4):
+        written.add(rows[start : start + 2])
+        assert written.text() == to_csv(rows[: start + 2])
+    written.add([])
+    assert written.text() == to_csv(rows)

@@ -55,7 +55,7 @@ def test_a_stop_at_the_end_of_an_epoch_loses_nothing(place: int, tmp_path: Path)
         ("vcl.lab.classification.predict", "permuted-digits", 3),
         ("vcl.lab.generative.quality.generate", "generative-digits", 2),
         ("vcl.lab.learning.packed", "permuted-digits", 1),
-        ("vcl.lab.learning.to_csv", "permuted-digits", 2),
+        ("vcl.lab.learning.write_csv", "permuted-digits", 2),
     ],
 )
 def test_a_stop_in_an_evaluation_or_between_tasks(

@@ -52,14 +52,20 @@ FAMILIES: tuple[Family, ...] = (
     Family("disk"),
     Family("damage"),
     Family("pickles"),
+    Family("readers"),
+    Family("numbers"),
+    Family("soak", in_short=False),
 )
+
+ELSEWHERE = {"numbers": "nonfinite"}
+"""The files of families whose own name is that of a module of Python."""
 
 
 def attempt(family: str, short: bool, seed: int, folder: Path) -> Iterator[Outcome]:
     """The outcomes of a family; its own failure is one of them."""
     count = 0
     try:
-        for each in import_module(family).trials(short, seed, folder):
+        for each in import_module(ELSEWHERE.get(family, family)).trials(short, seed, folder):
             count += 1
             yield each
     except Exception:

@@ -45,9 +45,8 @@ FORKS.set_forkserver_preload(
 
 SMALL = "--preset smoke --seeds 2 --device cpu --set tasks=2 --set hidden=4 --out out"
 NETWORKS = "--set train_limit=40 --set test_limit=10"
-GENERATORS = (
-    "--set train_limit=30 --set latent=2 --set features=4 --set ll_draws=2 --set images=4 --set classifier_hidden=8"
-)
+VAES = "--set train_limit=30 --set latent=2 --set features=4"
+GENERATORS = f"{VAES} --set ll_draws=2 --set images=4 --set classifier_hidden=8"
 STEPS = "--set epochs=3 --set batch=8"
 OWN = {
     "adf": "--set filter_batch=4", "smc": "--set particles=40",
@@ -58,8 +57,8 @@ OWN = {
 
 def line_of(method: str, experiment: str = "permuted-digits", more: str = "") -> str:
     """The command of a tiny run of one or more methods: two tasks, two seeds, several steps and epochs."""
-    generative = experiment.startswith(("generative", "class-incremental"))
-    kind = GENERATORS if generative else NETWORKS
+    kinds = {"generative": GENERATORS, "class-incremental": f"{VAES} --set z_draws=2"}
+    kind = next((words for start, words in kinds.items() if experiment.startswith(start)), NETWORKS)
     return " ".join(f"run {experiment} --method {method} {SMALL} {kind} {OWN.get(method, STEPS)} {more}".split())
 
 

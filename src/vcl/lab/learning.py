@@ -32,11 +32,11 @@ from vcl.lab.results import (
     FitMeasure,
     Objective,
     Row,
+    Written,
     read_confidences,
     read_csv,
     read_measures,
     read_objectives,
-    to_csv,
     write_csv,
 )
 from vcl.lab.runner import run_method
@@ -136,10 +136,14 @@ class Learning(NamedTuple):
             known["set_aside"] = [each._asdict() for each in state.set_aside]
             say_on(self.console, f"{self.called or entry.name}: continues after task {state.t}")
 
+        metrics = dict.fromkeys(row.metric for row in rows)
+
         def say(line: str) -> None:
             known["notes"] += [] if line in known["notes"] else [line]
             say_on(self.console, line)
 
+        written = {ROWS: Written(Row._fields, rows), OBJECTIVE: Written(OBJECTIVES, objectives)}
+        written[FITS] = Written(MEASURES, measures)
         epochs: list[Progress] = []
         stored = [run._replace(label=stored_label(entry.name, key(run))) for run in runs]
         store.write(folder, known)
@@ -161,9 +165,12 @@ class Learning(NamedTuple):
                 gone = f"{folder / STATE} is missing: the tasks that were finished are learned again"
                 say_on(self.console, f"{self.called or entry.name}: {gone}")
             for done in run_method(plan, entry, stored, data.arrays, self.prepared, report, state, say):
-                rows += done.rows
-                objectives += _objectives(epochs, done.number, stored, done.state)
-                measures += _measures(epochs, done.number, stored, done.state)
+                written[ROWS].add(done.rows)
+                metrics.update(dict.fromkeys(row.metric for row in done.rows))
+                written[OBJECTIVE].add(_objectives(epochs, done.number, stored, done.state))
+                new = _measures(epochs, done.number, stored, done.state)
+                written[FITS].add(new)
+                measures += new
                 # Of older tasks: the confidences when each was learned, and those of now.
                 confidences = [each for each in confidences if each.on == each.after] + list(done.confidences)
                 epochs.clear()
@@ -171,10 +178,10 @@ class Learning(NamedTuple):
                     pictures.append(done.pictures)
                 contents = {
                     **({PICTURES: write_pictures(pictures)} if pictures else {}),
-                    OBJECTIVE: write_csv(OBJECTIVES, objectives).encode(),
-                    **({FITS: write_csv(MEASURES, measures).encode()} if measures else {}),
+                    OBJECTIVE: written[OBJECTIVE].text().encode(),
+                    **({FITS: written[FITS].text().encode()} if measures else {}),
                     **({CALIBRATION: write_csv(CONFIDENCES, confidences).encode()} if confidences else {}),
-                    ROWS: to_csv(rows).encode(),
+                    ROWS: written[ROWS].text().encode(),
                 }
                 before, sums = known[FILES], sums_of(contents)
                 store.write(folder, {**known, FILES: either(before, sums)})
@@ -182,7 +189,7 @@ class Learning(NamedTuple):
                     write_atomic_bytes(folder / name, content)
                 known[FILES] = {**before, **sums}
                 known["tasks"] = [*known["tasks"], [done.task, done.tested]]
-                known["metrics"] = list(dict.fromkeys(row.metric for row in rows))
+                known["metrics"] = list(metrics)
                 known["seconds"] = round(known["seconds"] + done.seconds, 3)
                 known["set_aside"] = [each._asdict() for each in done.state.set_aside]
                 store.write(folder, known)

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ CHUNK = 2**20
 
 DAMAGED = (
     OSError, ValueError, EOFError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError, RecursionError,
-    MemoryError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error,
+    MemoryError, NotImplementedError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """What reading a damaged or hostile file may raise: numpy parses headers as Python, and zip files may be encrypted."""
 

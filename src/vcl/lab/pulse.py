@@ -14,10 +14,14 @@ from vcl.lab.folder import write_atomic
 from vcl.lab.progress import Watch
 from vcl.lab.provenance import now
 from vcl.lab.runner import FinishedTask
+from vcl.learner.bounded import read_bounded
 
 NOW = "now.json"
 EVERY = 2.0
 """Seconds between two writes."""
+
+MOST = 2**16
+"""The most bytes that are read."""
 
 
 @final
@@ -58,8 +62,8 @@ def pulse(folder: Path, begun: int) -> Iterator[Watch]:
 def read_now(folder: Path) -> Mapping[str, Any]:
     """What the process that computes a part wrote last; empty where there is nothing that can be read."""
     try:
-        found = json.loads((folder / NOW).read_text())
-    except (OSError, ValueError):
+        found = json.loads(read_bounded(folder / NOW, MOST))
+    except (OSError, ValueError, RecursionError):
         return {}
     kinds = {"task": int, "tasks": int, "fit": str, "epoch": int, "epochs": int, "written": str}
     fine = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())

@@ -34,7 +34,7 @@ ANEW = "delete its folder to compute it anew"
 
 
 DAMAGED = (
-    LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError, SafetensorError,
+    LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError, SafetensorError,
     csv.Error,
 )  # fmt: skip
 """Exceptions that reading a damaged file may raise."""

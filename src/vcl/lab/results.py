@@ -19,6 +19,9 @@ T = TypeVar("T")
 MOST_BYTES = 2**30
 """The most bytes of rows that are read."""
 
+MOST_PLACES = 2**24
+"""The most places of a matrix of seeds and tasks, unless there are rows for at least half of them."""
+
 
 class NoRowsError(VclError):
     """A CSV file is damaged; ``fault`` says how, without the file and the advice."""
@@ -144,14 +147,41 @@ def write_csv(columns: Sequence[str], lines: Iterable[tuple[Any, ...]]) -> str:
     return out.getvalue()
 
 
+class Written:
+    """CSV text to which lines are added: the same as :func:`write_csv` of all of them, without writing each again."""
+
+    def __init__(self, columns: Sequence[str], lines: Iterable[tuple[Any, ...]] = ()) -> None:
+        self.columns, self.pieces = columns, [write_csv(columns, lines)]
+
+    def add(self, lines: Iterable[tuple[Any, ...]]) -> None:
+        """Add lines at the end."""
+        self.pieces.append(write_csv(self.columns, lines).partition("\n")[2])
+
+    def text(self) -> str:
+        """All of it."""
+        self.pieces = ["".join(self.pieces)]
+        return self.pieces[0]
+
+
 def to_csv(rows: Iterable[Row]) -> str:
     """Rows as CSV text."""
     return write_csv(Row._fields, rows)
 
 
 def read_csv(path: Path) -> list[Row]:
-    """The rows of a file written by :func:`to_csv`."""
-    return _read(path, Row)
+    """The rows of a file written by :func:`to_csv`. Raises NoRowsError if they cannot be rows of tasks."""
+    rows = _read(path, Row)
+    most, seeds = dict[str, int](), dict[str, set[int]]()
+    for row in rows:
+        if not 1 <= row.on <= row.after:
+            raise NoRowsError(path, f"a row is of task {row.on} after task {row.after}")
+        most[row.method] = max(most.get(row.method, 0), row.after)
+        seeds.setdefault(row.method, set()).add(row.seed)
+    # A matrix has a place for each task after each task. Few rows cannot ask for many of them.
+    places = max((len(seeds[name]) * tasks**2 for name, tasks in most.items()), default=0)
+    if places > max(MOST_PLACES, 4 * len(rows)):
+        raise NoRowsError(path, f"its {len(rows)} rows are of up to {max(most.values()):,} tasks, which are too many")
+    return rows
 
 
 def read_objectives(path: Path) -> list[Objective]:

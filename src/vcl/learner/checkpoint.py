@@ -20,9 +20,9 @@ from vcl.models.fingerprint import Fingerprint
 from vcl.recursion import SetAside, State
 
 FAULTS = (
-    SafetensorError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError,
+    SafetensorError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
 )  # fmt: skip
-"""What reading a damaged state may raise."""
+"""What reading a damaged state may raise; torch's own are RuntimeErrors."""
 
 EXTRA = "coreset.extra."
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")

@@ -38,7 +38,9 @@ FORMAT = 1
 MOST_JSON = 2**26
 """The most bytes of a manifest that are read."""
 
-FAULTS = (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError)
+FAULTS = (
+    SafetensorError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+)  # fmt: skip
 """What reading a damaged file may raise."""
 
 ABANDONED = 3600.0

@@ -32,7 +32,10 @@ STEM = "journal-"
 MOST_JSON = 2**28
 """The most bytes of a manifest that are read."""
 
-FAULTS = (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError)
+FAULTS = (
+    OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError,
+    MemoryError,
+)  # fmt: skip
 """What reading a damaged file may raise."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import final
 
-from vcl.errors import OutOfMemoryError, VclError
+from vcl.errors import NonFiniteError, OutOfMemoryError, VclError
 from vcl.fitting.journal import Entry, Journal
 from vcl.fitting.progress import Progress, Report
 from vcl.learner.generations import Generations
@@ -88,6 +88,14 @@ class Saver:
                 if not finished(self.journal.entries) <= self.saved:
                     with suppress(MemoryError, RuntimeError):  # saving takes memory too
                         self.write(self.journal.entries)
+                raise
+            except NonFiniteError:
+                # Where the fit stands on disk may not be finite already; its finished stages are the last good state.
+                good = {name: entry for name, entry in self.journal.entries.items() if entry.done}
+                with suppress(OSError):
+                    self.files.drop()
+                if good:
+                    self.write(good)
                 raise
 
 

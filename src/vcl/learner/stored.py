@@ -66,7 +66,7 @@ def damage(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raises VclError where what a folder holds is not what a learner writes."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
         said = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
         raise VclError(f"the learner in {path} is damaged ({said}); restore it from a copy.") from error
 

@@ -10,6 +10,7 @@ from typing import Any
 from vcl.lab.model import kept
 from vcl.lab.model.recipe import Recipe
 from vcl.learner.folder import read
+from vcl.learner.stored import damage
 
 
 def described(folder: Path, recipe: Recipe) -> dict[str, Any]:
@@ -21,14 +22,15 @@ def described(folder: Path, recipe: Recipe) -> dict[str, Any]:
     if not found["learned"]:
         return found
     about = read(folder, recipe.kind).about
-    found |= {name: about[name] for name in ("vcl", "settings", "inputs", "tasks", "history")}
-    found["heads"] = {
-        head: {"classes" if recipe.kind == "classifier" else "targets": outputs}
-        for head, outputs in about["outputs"].items()
-    }
-    found["columns"] = about["table"]
-    found["python"] = recipe.python(folder, prod(about["inputs"]["shape"]))
-    return _finite(found)  # type: ignore[no-any-return]
+    with damage(folder):
+        found |= {name: about[name] for name in ("vcl", "settings", "inputs", "tasks", "history")}
+        found["heads"] = {
+            head: {"classes" if recipe.kind == "classifier" else "targets": outputs}
+            for head, outputs in about["outputs"].items()
+        }
+        found["columns"] = about["table"]
+        found["python"] = recipe.python(folder, prod(about["inputs"]["shape"]))
+        return _finite(found)  # type: ignore[no-any-return]
 
 
 def as_json(folder: Path, recipe: Recipe) -> str:
@@ -51,7 +53,8 @@ def as_text(folder: Path, recipe: Recipe) -> str:
     if recipe.target is not None:
         lines.append(f"target {recipe.target!r}{f'; left out: {_some(list(recipe.drop))}' if recipe.drop else ''}")
     if about["columns"] is not None:
-        lines += [f"{len(about['columns'])} columns:", *(f"  {_column(each)}" for each in about["columns"])]
+        with damage(folder):
+            lines += [f"{len(about['columns'])} columns:", *(f"  {_column(each)}" for each in about["columns"])]
     lines += ["history:", *(f"  {update.line()}" for update in learner.history)]
     return "\n".join([*lines, f"in Python: {about['python']}"])
 

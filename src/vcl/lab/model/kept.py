@@ -12,8 +12,9 @@ from pathlib import Path
 from vcl.errors import VclError
 from vcl.lab.claim import MARKER, Claim, TakenError
 from vcl.lab.model import recipe as recipes
-from vcl.lab.model.recipe import Learner, Recipe
+from vcl.lab.model.recipe import NAME, Learner, Recipe
 from vcl.learner.folder import MANIFEST, read
+from vcl.learner.stored import damage
 from vcl.learner.tables import Table
 
 FIRST = ".first-update"
@@ -81,16 +82,19 @@ def load(folder: Path, recipe: Recipe, device: str = "cpu", verbose: int = 1) ->
 def inputs_of(folder: Path, recipe: Recipe) -> int:
     """The number of inputs of the network."""
     content = read(folder, recipe.kind)
-    try:
-        return int(prod(content.about["inputs"]["shape"]))
-    except (LookupError, TypeError, ValueError) as error:
-        raise VclError(f"the learner in {folder} is damaged ({error}); restore it from a copy.") from error
+    with damage(folder):
+        found = int(prod(content.about["inputs"]["shape"]))
+        # Its belief has at least one number for each value of the network, which is made first.
+        if 4 * recipe.values(found) > len(content.state):
+            raise ValueError(f"{NAME} names a network that is larger than what was learned")
+        return found
 
 
 def table_of(folder: Path, recipe: Recipe) -> Table | None:
     """The columns of the first update, if it was a table."""
     given = read(folder, recipe.kind).about.get("table")
-    return None if given is None else Table.from_described(given)
+    with damage(folder):
+        return None if given is None else Table.from_described(given)
 
 
 def save(folder: Path, learner: Learner, recipe: Recipe) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from vcl.lab.sums import CHECK, check_signed, signed
 from vcl.learner import ContinualClassifier, ContinualRegressor
 from vcl.learner.bounded import read_bounded
 from vcl.models.network import mlp
+from vcl.ops.out_of_memory import told_of_memory
 
 NAME = "model.json"
 FORMAT = 2
@@ -64,9 +66,13 @@ class Recipe:
         """The network for so many inputs, with the same first values every time; None where the learner makes it."""
         if not self.hidden:
             return None
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), told_of_memory("the making of the network", "give narrower layers"):
             torch.manual_seed(int(self.options.get("seed", 0)))
             return mlp(inputs, self.hidden)
+
+    def values(self, inputs: int) -> int:
+        """How many weights and biases that network has."""
+        return sum((before + 1) * after for before, after in pairwise((inputs, *self.hidden)))
 
     def learner(self, inputs: int, device: str = "cpu", verbose: int = 1) -> Learner:
         """A learner that has learned nothing; VclError if an option is wrong."""
@@ -79,7 +85,7 @@ class Recipe:
             raise VclError("method 'generative' makes its own networks, one for each class; leave out --hidden.")
         if self.options.get("method") != "generative" and (not self.hidden or any(width < 1 for width in self.hidden)):
             raise VclError(f"--hidden is {','.join(map(str, self.hidden))}; give widths from 1, such as 100,100.")
-        self.learner(1)
+        replace(self, hidden=(1,) if self.hidden else ()).learner(1)  # a wide network takes memory
 
     def python(self, folder: Path, inputs: int) -> str:
         """How to load the learner in Python."""
@@ -120,6 +126,6 @@ def read(folder: Path) -> Recipe:
         recipe.check()
     except OSError as error:
         raise VclError(f"{path} cannot be read ({error.strerror or error}).") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
         raise VclError(f"{path} is damaged ({error}); restore it from a copy.") from error
     return recipe

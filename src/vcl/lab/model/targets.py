@@ -61,6 +61,9 @@ def labelled(contents: Contents, recipe: Recipe, strings: bool | None, where: st
 def read_target(contents: Contents, recipe: Recipe, strings: bool | None, where: str) -> Target:
     """The targets of all rows, and which are missing."""
     given = target_of(contents, recipe, where)
+    if given.ndim > 2 or (given.ndim == 2 and given.shape[1] != 1 and recipe.kind == "classifier"):
+        wanted = "one label" if recipe.kind == "classifier" else "one target, or a row of them,"
+        raise VclError(f"y of {where} has shape {given.shape}; give {wanted} for each row.")
     return _labels(given, strings) if recipe.kind == "classifier" else _numbers(given, recipe.target, where)
 
 

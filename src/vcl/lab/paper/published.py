@@ -13,16 +13,19 @@ from rich.console import Console
 from vcl.errors import VclError
 from vcl.lab.console import say_on
 from vcl.lab.experiments.experiment import PRESETS, Preset
-from vcl.lab.folder import make_folder
+from vcl.lab.folder import MOST_JSON, make_folder
 from vcl.lab.paper.item import Item, StreamItem
 from vcl.lab.paper.items import ITEMS
 from vcl.lab.paper.judged import Judged, Values, judge_stream, judge_table, stream_values
 from vcl.lab.paper.reproduce import ADDED, DOCUMENT, HEAD, LINES, TASKS, shown_of, write_tables
 from vcl.lab.paper.table import read_lines
 from vcl.lab.reading import reading, require
-from vcl.lab.results import Row, methods, read_csv, to_csv
+from vcl.lab.results import MOST_BYTES, Row, methods, read_csv, to_csv
+from vcl.learner.bounded import read_bounded
 
 ROWS = "rows.csv"
+AGAIN = "restore it from a copy, or give the command that made it again"
+"""Advice for a damaged file."""
 WHOLE_COURSE = ("fig2", "fig3", "fig4", "fig5", "generative-mnist", "generative-notmnist")
 """Items whose figures need the rows after every task, not only after the last."""
 
@@ -82,10 +85,18 @@ def judge_item(item: Item, folder: Path, seconds: Seconds) -> Judged:
     """Judge an item from its rows in a folder."""
     mine = {what: value for (name, what), value in seconds.items() if name == item.name}
     path = folder / item.name / ROWS
-    if isinstance(item, StreamItem):
-        return judge_stream(item, read_csv(path), mine)
-    with path.open(newline="") as file:
-        return judge_table(item, list(csv.DictReader(file)), max(mine.values()))
+    with reading(path, AGAIN):
+        if isinstance(item, StreamItem):
+            return judge_stream(item, read_csv(path), mine)
+        require(bool(mine), f"{LINES} has no line of it")
+        return judge_table(item, table_rows(path), max(mine.values()))
+
+
+def table_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of an item with its own computation; for use within :func:`reading`."""
+    rows = list(csv.DictReader(io.StringIO(read_bounded(path, MOST_BYTES).decode(), newline="")))
+    require(all(None not in row and None not in row.values() for row in rows), "its lines are of several lengths")
+    return rows
 
 
 def rebuild(folder: Path, seconds: Seconds) -> None:
@@ -107,8 +118,9 @@ def redraw(folder: Path, console: Console) -> None:
             rows = read_csv(path)
             figures = item.draw(rows, shown_of(item, found, path.parent, preset, task_names(path.parent, rows)))
         else:
-            with path.open(newline="") as file:
-                figures = item.draw(list(csv.DictReader(file)), path.parent / item.name)
+            with reading(path, AGAIN):
+                rows_of_table = table_rows(path)
+            figures = item.draw(rows_of_table, path.parent / item.name)
         say_on(console, f"{item.name}: figure {figures[0]}")
     lines, seen = [line for each in judged for line in each.lines], [one for each in judged for one in each.seen]
     write_tables(folder, preset, lines, seen, command)
@@ -117,11 +129,11 @@ def redraw(folder: Path, console: Console) -> None:
 
 def task_names(folder: Path, rows: Sequence[Row]) -> list[str]:
     """The names of an item's tasks from the file beside its rows; without the file, their numbers."""
-    path, count = folder / TASKS, max(row.on for row in rows)
+    path, count = folder / TASKS, max((row.on for row in rows), default=0)
     if not path.exists():
         return [str(number + 1) for number in range(count)]
     with reading(path, "delete it"):
-        names = json.loads(path.read_text())
+        names = json.loads(read_bounded(path, MOST_JSON))
         fine = isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)
         require(fine, f"it does not name {count} tasks")
         return list(names)
@@ -129,16 +141,24 @@ def task_names(folder: Path, rows: Sequence[Row]) -> list[str]:
 
 def preset_of(folder: Path) -> Preset:
     """The preset of a folder's table."""
-    head = (folder / DOCUMENT).read_text().partition("\n")[0] if (folder / DOCUMENT).exists() else ""
+    head = _document(folder).partition("\n")[0]
     return next((preset for preset in PRESETS if head == HEAD.format(preset)), "paper")
 
 
 def command_of(folder: Path) -> str:
     """The command that added to a folder's table last; empty where the table does not name it."""
     before, after = ADDED.split("{}")
-    lines = (folder / DOCUMENT).read_text().splitlines() if (folder / DOCUMENT).exists() else []
-    found = [line for line in lines if line.startswith(before) and line.endswith(after)]
+    found = [line for line in _document(folder).splitlines() if line.startswith(before) and line.endswith(after)]
     return found[0].removeprefix(before).removesuffix(after) if found else ""
+
+
+def _document(folder: Path) -> str:
+    """The text of a folder's table; empty where there is none."""
+    path = folder / DOCUMENT
+    if not path.exists():
+        return ""
+    with reading(path, AGAIN):
+        return read_bounded(path, MOST_BYTES).decode()
 
 
 def listed_values(item: Item, folder: Path) -> Values:
@@ -146,5 +166,5 @@ def listed_values(item: Item, folder: Path) -> Values:
     path = folder / item.name / ROWS
     if isinstance(item, StreamItem):
         return stream_values(item, read_csv(path), listed_only=True)
-    with path.open(newline="") as file:
-        return item.by_seed(list(csv.DictReader(file)))
+    with reading(path, AGAIN):
+        return item.by_seed(table_rows(path))

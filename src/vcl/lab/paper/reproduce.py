@@ -49,7 +49,6 @@ TITLE_WIDTH = 56
 """Letters that fit above the narrowest figure."""
 
 LINES, CLAIMS, DOCUMENT, TASKS = "table.csv", "claims.csv", "table.md", "tasks.json"
-MEND = "delete it and run all items again"
 ADDED = "Last added to by `{}`. What an earlier command made keeps its settings; `parts/` has them."
 HEAD = "# The paper's items, ours beside theirs (preset {})"
 
@@ -134,7 +133,7 @@ class Reproduction:
     def _check_preset(self) -> None:
         """Reject a folder with the table of another preset, since its lines do not record the preset."""
         document = self.out / DOCUMENT
-        with reading(document, MEND):
+        with reading(document, table.MEND):
             head = document.read_text().partition("\n")[0] if document.exists() else HEAD.format(self.preset)
         if head != HEAD.format(self.preset):
             raise VclError(f"{self.out} holds results of another preset than {self.preset}; give --out another folder.")
@@ -250,10 +249,7 @@ class Reproduction:
 
     def _known(self) -> tuple[list[table.Line], list[table.Seen]]:
         """The lines and claims already in the folder's tables."""
-        with reading(self.out / LINES, MEND):
-            lines = table.read_lines(self.out / LINES)
-        with reading(self.out / CLAIMS, MEND):
-            return lines, table.read_seen(self.out / CLAIMS)
+        return table.read_lines(self.out / LINES), table.read_seen(self.out / CLAIMS)
 
     def _say(self, line: str) -> None:
         say_on(self.console, line)

@@ -14,7 +14,12 @@ import torch
 from vcl.errors import VclError
 from vcl.lab.paper.numbers import Claim, Number, Word
 from vcl.lab.paper.student import threshold
-from vcl.lab.results import Summary, split_label, summarise
+from vcl.lab.reading import reading
+from vcl.lab.results import MOST_BYTES, Summary, split_label, summarise
+from vcl.learner.bounded import read_bounded
+
+MEND = "delete it and run all items again"
+"""Advice for a damaged file."""
 
 
 class Line(NamedTuple):
@@ -172,28 +177,29 @@ def write(lines: Sequence[NamedTuple]) -> str:
 
 def read_lines(path: Path) -> list[Line]:
     """The lines that :func:`write` wrote, or none if there is no such file."""
-    return [
-        Line(**{**row, "seeds": int(row["seeds"]), "seconds": float(row["seconds"])})  # type: ignore[arg-type]
-        for row in _read(path, Line._fields)
-    ]
+    with reading(path, MEND):
+        return [
+            Line(**{**row, "seeds": int(row["seeds"]), "seconds": float(row["seconds"])})  # type: ignore[arg-type]
+            for row in _read(path, Line._fields)
+        ]
 
 
 def read_seen(path: Path) -> list[Seen]:
     """The claims that :func:`write` wrote, or none if there is no such file."""
-    return [Seen(**{**row, "seeds": int(row["seeds"])}) for row in _read(path, Seen._fields)]  # type: ignore[arg-type]
+    with reading(path, MEND):
+        return [Seen(**{**row, "seeds": int(row["seeds"])}) for row in _read(path, Seen._fields)]  # type: ignore[arg-type]
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     if not path.exists():
         return []
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames is not None and tuple(reader.fieldnames) != columns:
-            raise VclError(
-                f"{path} has the columns {', '.join(reader.fieldnames)}; this version writes {', '.join(columns)}. "
-                "Remove the file and give the same command again: what is finished is not computed anew."
-            )
-        return list(reader)
+    reader = csv.DictReader(io.StringIO(read_bounded(path, MOST_BYTES).decode(), newline=""))
+    if reader.fieldnames is not None and tuple(reader.fieldnames) != columns:
+        raise VclError(
+            f"{path} has the columns {', '.join(reader.fieldnames)}; this version writes {', '.join(columns)}. "
+            "Remove the file and give the same command again: what is finished is not computed anew."
+        )
+    return list(reader)
 
 
 def markdown(lines: Sequence[Line], seen: Sequence[Seen]) -> str:

@@ -49,7 +49,7 @@ def owner_of(files: Files, name: str) -> Owner | None:
     try:
         owner = Owner(**json.loads(files.read(name, MOST)))
         return owner if isinstance(owner.beat, float) else None
-    except (GoneError, ValueError, TypeError):
+    except (GoneError, ValueError, TypeError, RecursionError):
         return None
 
 

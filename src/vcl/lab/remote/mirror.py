@@ -341,7 +341,7 @@ class Mirror:
         """What this machine has of a stack at the address."""
         try:
             found = json.loads((self.synced / f"{name}.json").read_text())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -22,7 +22,7 @@ MOST = 2**24
 PLAIN = re.compile(r"[A-Za-z0-9][\w.\- ]*")
 """Names that lead nowhere else."""
 
-FAULTS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a damaged manifest may raise."""
 
 

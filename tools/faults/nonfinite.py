@@ -1,0 +1,245 @@
+"""Numbers that leave the finite ones, and memory that runs out: planted at chosen places of a run.
+
+Where nothing can go on, one sentence says where (task, epoch, tensor) and what to do, and the same command ends later
+at the bytes of an undisturbed run. Where one seed or lambda of a stack diverges, the others end at the bytes that they
+have beside it, and the record says who is missing. This is the family ``numbers``, which is a module of Python's own.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from outcome import Outcome, Result
+from runs import OUT, Ended, Undisturbed, line_of, run, undisturbed
+
+SAVE = "--save-every 0"
+CALLS = "calls"
+"""A file beside the results: how often the place was passed."""
+
+METHODS = ("vcl-random", "vcl-natural", "ewc", "si", "lp", "vcl-kron", "ewc-kron", "mle")
+STACKS = ("vcl-random", "vcl-natural", "ewc", "si", "ewc-kron")
+"""Methods whose stacks lose a seed."""
+GRIDS = ("ewc", "si", "ewc-kron")
+TIMES = 3
+"""Trials of each method and way."""
+
+PLACES = {
+    "a step": ("vcl.fitting.step", "Eager", "__call__", "vcl-random"),
+    "the curvature": ("vcl.fitting.kronecker_curvature", "KroneckerCurvature", "__call__", "ewc-kron"),
+    "the choice of a coreset": ("vcl.coresets", "RandomK", "__call__", "vcl-random"),
+    "a prediction": ("vcl.predicting.prediction", None, "_rows", "vcl-random"),
+    "the writing of a state": ("vcl.lab.learning", None, "packed", "vcl-random"),
+}
+"""Where memory runs out: module, class, function, and a method that passes there."""
+
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "Python's": MemoryError,
+    "torch's": lambda: RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+        "allocate 21474836480 bytes. Error code 12 (Cannot allocate memory)"
+    ),
+}
+MEMORY = re.compile(r"^vcl: .*memory ran out in .*[;.]")
+DIVERGED = re.compile(
+    r"^vcl: task \d+ \(.+\): .*(became non-finite in epoch \d+ of \d+|is not finite).*\(seed [\d, ]+\).*"
+    r"(lower it|out of range).*( of '|every tensor|largest magnitude).*"
+)
+
+
+def trials(short: bool, seed: int, folder: Path) -> Iterator[Outcome]:
+    """All plants; in short one of each kind."""
+    rng = Random(seed)
+    for place in list(PLACES)[:1] if short else PLACES:
+        for kind in list(ERRORS)[:1] if short else ERRORS:
+            for trial in range(1 if short else TIMES):
+                yield memory(place, kind, folder / f"{place} {kind} {trial}", rng)
+    for way in ("a weight",) if short else WAYS:
+        for method in METHODS[:1] if short else METHODS:
+            for trial in range(1 if short else TIMES):
+                yield diverging(way, method, folder / f"{way} {method} {trial}", rng)
+    for method in STACKS[:1] if short else STACKS:
+        for trial in range(1 if short else TIMES):
+            line = line_of(method, "split-digits", SAVE).replace("--seeds 2", "--seeds 3")
+            yield one_of("seed", method, line, folder / f"stack {method} {trial}", rng)
+    for method in () if short else GRIDS:
+        for trial in range(TIMES):
+            line = line_of(method, "split-digits", SAVE).replace("run", "sweep", 1).replace("--seeds 2", "--seeds 1")
+            line += " --grid lambda=1,10,100 --select test"
+            yield one_of("lambda", method, line, folder / f"grid {method} {trial}", rng)
+
+
+def memory(place: str, kind: str, folder: Path, rng: Random) -> Outcome:
+    """An allocation that fails at a random pass of a place, and all later ones."""
+    module, owner, name, method = PLACES[place]
+    fault = f"memory runs out ({kind} error) in {place}"
+    line = line_of(method, "split-digits", SAVE)
+    wanted = undisturbed(line, folder / "whole")
+    run(line, folder / "counted", partial(failing, module, owner, name, 0, kind), drawn=False)
+    count = int((folder / "counted" / CALLS).read_text())
+    number = rng.randint(1, count)
+    end = run(line, folder / "trial", partial(failing, module, owner, name, number, kind), drawn=False)
+    return ended_well(fault, f"{method}, pass {number} of {count}", end, MEMORY, line, wanted, folder / "trial")
+
+
+def diverging(way: str, method: str, folder: Path, rng: Random) -> Outcome:
+    """The only run of a stack leaves the finite numbers at a random step."""
+    fault = f"{way} leaves the finite numbers"
+    line = line_of(method, "split-digits", SAVE).replace("--seeds 2", "--seeds 1")
+    wanted = undisturbed(line, folder / "whole")
+    run(line, folder / "counted", partial(spoiling, way, 0, 0), drawn=False)
+    count = int((folder / "counted" / CALLS).read_text())
+    number = rng.randint(1, count)
+    end = run(line, folder / "trial", partial(spoiling, way, number, 0), drawn=False)
+    note = f"{method}, step {number} of {count}"
+    if way == "a variance" and end.code == 0:  # the method has none
+        return wanted.judged(fault, end, folder / "trial", f"{note}: nothing to spoil")
+    return ended_well(fault, note, end, DIVERGED, line, wanted, folder / "trial")
+
+
+def ended_well(
+    fault: str, note: str, end: Ended, sentence: re.Pattern[str], line: str, wanted: Undisturbed, folder: Path
+) -> Outcome:
+    """Whether a process said in one line what was wrong, and the same command then ends as if nothing had been."""
+    wrong = end.wrong or ("" if end.code == 1 else f"it ended with {end.code}: {end.last}")
+    wrong = wrong or ("" if sentence.match(end.last) else f"it said no more than: {end.last}")
+    if wrong:
+        return Outcome(fault, Result.LOST, f"{note}: {wrong}")
+    outcome = wanted.judged(fault, run(line, folder, drawn=False), folder, note)
+    return outcome if outcome.result is Result.LOST else outcome._replace(note="")
+
+
+def one_of(what: str, method: str, line: str, folder: Path, rng: Random) -> Outcome:
+    """One run of a stack diverges at a random step; the others end at the bytes that they have beside it."""
+    fault = f"one {what} of a stack diverges"
+    undisturbed(line, folder / "whole")
+    kept_rows(line, folder / "beside")
+    run(line, folder / "counted", partial(spoiling, "a weight", 0, 0), drawn=False)
+    count, gone = int((folder / "counted" / CALLS).read_text()), rng.randrange(3)
+    number = rng.randint(1, count)
+    end = run(line, folder / "trial", partial(spoiling, "a weight", number, gone), drawn=False)
+    note = f"{method}, run {gone}, step {number} of {count}"
+    wrong = end.wrong or (f"it ended with {end.code}: {end.last}" if end.code else "")
+    wrong = wrong or badly_set_aside(folder, end, gone)
+    return Outcome(fault, Result.LOST if wrong else Result.SURVIVED, f"{note}: {wrong}" if wrong else "")
+
+
+def kept_rows(line: str, folder: Path) -> None:
+    """The undisturbed run's results, in a folder of their own."""
+    end = run(line, folder, drawn=False)
+    if end.code:
+        raise RuntimeError(end.said)
+
+
+def badly_set_aside(folder: Path, end: Ended, gone: int) -> str:
+    """What is wrong with the results without one run; nothing if the others' rows are the same and it is told of."""
+    (path,) = (folder / "trial" / OUT / "parts").glob("*/part.json")
+    known = json.loads(path.read_text())
+    aside = known["set_aside"]
+    if [each["run"] for each in aside] != [gone]:
+        return f"set aside are {aside}"
+    said = [line for line in end.said.splitlines() if "1 of 3 runs set aside: seed " in line]
+    if not said or not any("1 of 3 runs set aside" in note for note in known["notes"]):
+        return "nobody says that a run is missing"
+    if not aside[0]["reason"].endswith(".") or "task" not in said[0]:
+        return f"the record does not say why: {aside[0]}"
+    (whole,) = (folder / "beside" / OUT / "parts").glob("*/rows.csv")
+    runs = [(lam, seed) for lam, seed in known["runs"]]
+    labels = {run: key_of(run, known["method"]) for run in range(len(runs)) for run in [runs[run]]}
+    left = {labels[run] for place, run in enumerate(runs) if place != gone}
+    found, wanted = rows_of(path.with_name("rows.csv")), rows_of(whole)
+    for key in left:
+        if found.get(key) != wanted.get(key) or not found.get(key):
+            return f"the rows of {key} are others"
+    last = max(int(row[2]) for row in wanted[next(iter(left))])
+    more = [row for row in found.get(labels[runs[gone]], ()) if int(row[2]) == last]
+    return "it has rows of the run that diverged after the last task" if more else ""
+
+
+def key_of(one: tuple[Any, int], method: str) -> tuple[str, str]:
+    """Label and seed of a run, as its rows have them."""
+    from vcl.lab.results import label
+
+    lam, seed = one
+    return method if lam is None else label(method, lam), str(seed)
+
+
+def rows_of(path: Path) -> dict[tuple[str, str], list[list[str]]]:
+    """The rows of each run, as texts."""
+    found: dict[tuple[str, str], list[list[str]]] = {}
+    with path.open(newline="") as file:
+        for row in list(csv.reader(file))[1:]:
+            found.setdefault((row[0], row[1]), []).append(row)
+    return found
+
+
+def counting() -> Callable[[], int]:
+    """Counts calls, and writes each count to :data:`CALLS`."""
+    told, count = os.open(CALLS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 0
+
+    def passed() -> int:
+        nonlocal count
+        count += 1
+        os.pwrite(told, b"%d" % count, 0)
+        return count
+
+    return passed
+
+
+def failing(module: str, owner: str | None, name: str, number: int, kind: str) -> None:
+    """From now on, the n-th pass of a place and all later ones find no memory; with 0 they are counted alone."""
+    from importlib import import_module
+
+    holder = import_module(module) if owner is None else getattr(import_module(module), owner)
+    real, passed = getattr(holder, name), counting()
+
+    def place(*given: Any, **more: Any) -> Any:
+        if passed() >= number > 0:
+            raise ERRORS[kind]()
+        return real(*given, **more)
+
+    setattr(holder, name, place)
+
+
+def a_weight(parameters: Any, gone: int) -> None:
+    """The last weight is infinite."""
+    parameters[0][gone, -1] = float("inf")
+
+
+def a_variance(parameters: Any, gone: int) -> None:
+    """Every variance is so large that it has no number."""
+    if len(parameters) > 1:
+        parameters[1][gone] = 1e30
+
+
+def the_loss(parameters: Any, gone: int) -> None:
+    """Weights are finite, and what is computed from them is not."""
+    parameters[0][gone] = 1e38
+
+
+WAYS: dict[str, Callable[[Any, int], None]] = {"a weight": a_weight, "a variance": a_variance, "the loss": the_loss}
+
+
+def spoiling(way: str, number: int, gone: int) -> None:
+    """From now on, the n-th step of a fit spoils the parameters of one run; with 0 steps are counted alone."""
+    from vcl.fitting.step import Eager
+
+    real, passed = Eager.__call__, counting()
+
+    def step(self: Any, *given: Any) -> Any:
+        found = real(self, *given)
+        if passed() == number:
+            import torch
+
+            with torch.no_grad():
+                WAYS[way](self.parameters, gone)
+        return found
+
+    Eager.__call__ = step  # type: ignore[method-assign]
