@@ -21,6 +21,7 @@ SAVE = "--save-every 0"
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 TIMES = 8
 """Trials of each kind."""
+MOST_LATE = 30
 GENUINE = 2
 """Of these, with an interpreter of their own."""
 STOPPED = re.compile(
@@ -39,6 +40,8 @@ KINDS: dict[str, tuple[signal.Signals, ...]] = {
 
 def trials(short: bool, seed: int, folder: Path) -> Iterator[Outcome]:
     """Signals, and two processes at once."""
+    # A shell ignores SIGINT for what it runs in the background, and each new process inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = Random(seed)
     line = line_of("vcl-random", "split-digits", SAVE)
     wanted = undisturbed(line, folder / "whole")
@@ -72,6 +75,8 @@ def signalled(
         end = child.wait()
         if end.code == 0:  # it had ended, or almost; the trial begins again
             late += 1
+            if late > MOST_LATE:
+                raise RuntimeError(f"{fault} does not end a process, or always comes late")
             child, end = begin(line, folder / f"late {late}"), None
     place = folder / f"late {late}" if late else folder
     wrong = end.wrong or badly_stopped(end, numbers[0], place)
