@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browsing import AXE, accessible, click, needs_browser, opened, quiet, texts
-from pages_made import HOSTILE, hostile, large, small
+from pages_made import HOSTILE, ends, hostile, large, small
 
 from vcl.pages import html
 
@@ -72,6 +72,39 @@ def test_every_number_leads_to_its_rows(browser: Any, tmp_path: Path) -> None:
     text = browser.execute_async_script("window.saved[0].text().then(arguments[0])")
     assert text.splitlines()[0] == "method,seed,after,on,metric,value"
     assert text.splitlines()[1] == f"mle,0,3,1,accuracy,{texts(browser, 'dialog tbody tr:nth-child(1) td')[5]}"
+    quiet(browser, path)
+
+
+def test_a_time_leads_to_the_parts_that_took_it(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    click(browser, f"{HEAD} tbody tr:nth-child(2) td:last-child button.number")
+    assert texts(browser, "dialog tbody tr:nth-child(1) td") == ["ewc", "parts", "3", "cpu", "general", "today", "1"]
+    assert len(texts(browser, ".bars button.number")) == 3
+    quiet(browser, path)
+
+
+def test_the_parts_of_a_comparison_are_linked(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    names = texts(browser, ".jumps a")
+    heads = [each.partition(":")[0] for each in texts(browser, ".group h3")]
+    assert names == heads
+    assert {"Forgetting and transfer", "Calibration", "Convergence of each fit", "Settings"} <= set(names)
+    found = (
+        "return [...document.querySelectorAll('.jumps a')].map((link) => document.querySelector(link.hash).innerText)"
+    )
+    assert [each.partition("\n")[0].partition(":")[0] for each in browser.execute_script(found)] == names
+    quiet(browser, path)
+
+
+def test_rows_of_the_end_alone_make_no_empty_chart(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, ends(), tmp_path)
+    browser.execute_script("drawAll(false)")
+    assert texts(browser, "h3") == ["Accuracy on every task", "Settings"]
+    assert "forgetting" not in texts(browser, f"{HEAD} thead th")
+    assert texts(browser, ".heat tbody th") == ["mle", "ewc", "vcl"]  # one map, a row for each method
+    assert texts(browser, ".chart") == []
+    click(browser, ".heat button", 4)
+    assert texts(browser, "dialog tbody tr:nth-child(1) td")[:5] == ["ewc", "0", "3", "2", "accuracy"]
     quiet(browser, path)
 
 

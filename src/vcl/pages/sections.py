@@ -29,10 +29,18 @@ def facts(items: Sequence[tuple[str, object]]) -> Block:
 
 
 def table(
-    caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), most: int = 50
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    numbers: Sequence[str] = (),
+    most: int = 50,
+    long: Sequence[str] = (),
 ) -> Block:
-    """A table that sorts. A cell is a value, or one of :func:`cell`; ``numbers`` names the columns of numbers."""
-    heads = [{"name": name, "number": name in numbers} for name in columns]
+    """A table that sorts. A cell is a value, or one of :func:`cell`.
+
+    ``numbers`` names the columns of numbers, ``long`` those of sentences.
+    """
+    heads = [{"name": name, "number": name in numbers, "long": name in long} for name in columns]
     return {"type": "table", "caption": caption, "columns": heads, "rows": [list(row) for row in rows], "most": most}
 
 

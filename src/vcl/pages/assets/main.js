@@ -30,7 +30,7 @@ function sectionNode(section, place) {
 }
 function contents(data) {
   const places = [...data.sections.map((section, place) => [`section-${place}`, section.title]), ...data.groups.map((group, place) => [`group-${place}`, group.title])];
-  const index = document.querySelector("nav ul");
+  const index = document.querySelector("body > nav ul");
   index.replaceChildren(...places.map(([id, title]) => el("li", {}, el("a", { href: "#" + id }, title))));
   index.parentElement.hidden = places.length < 2;
 }
