@@ -9,7 +9,8 @@ import pytest
 from browsing import AXE, accessible, click, needs_browser, opened, quiet, texts
 from pages_made import HOSTILE, ends, hostile, large, small
 
-from vcl.pages import html
+from vcl.pages import Page, Section, html
+from vcl.pages.sections import curves
 
 pytestmark = needs_browser()
 
@@ -167,6 +168,31 @@ def test_light_and_dark_and_print(browser: Any, tmp_path: Path) -> None:
     browser.execute_script("dispatchEvent(new Event('beforeprint'))")
     empty = "return [...document.querySelectorAll('.plot')].filter((node) => !node.childNodes.length).length"
     assert browser.execute_script(empty) == 0
+    quiet(browser, path)
+
+
+def test_a_printed_page_is_not_cut_at_the_right(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    sheet = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sheet)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.execute_script("drawAll(true)")
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide <= 720
+    quiet(browser, path)
+
+
+def test_shares_of_a_learner_are_drawn_on_axes_from_nought_to_one(browser: Any, tmp_path: Path) -> None:
+    block = curves("Calibration", "confidence", {"this learner": [(0.31, 0.4), (0.98, 0.9)]}, "as told", shares=True)
+    path = opened(browser, Page("A learner", "", "", [Section("Calibration", [block])]), tmp_path)
+    browser.execute_script("drawAll(false)")
+    ticks = texts(browser, ".chart text.tick")
+    assert [each for each in ticks if each not in ("0.0", "0.5", "1.0")] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert len(texts(browser, ".chart path.even")) == 1
     quiet(browser, path)
 
 

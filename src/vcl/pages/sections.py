@@ -78,14 +78,16 @@ def curves(
     label: str,
     series: Mapping[str, Sequence[tuple[float, float]]],
     alt: str,
-    limits: tuple[float, float] | None = None,
+    shares: bool = False,
 ) -> Block:
-    """Curves by name, each of points (x, y), over an axis called ``label``."""
-    xs = sorted({x for points in series.values() for x, _ in points})
+    """Curves by name, each of points (x, y), over an axis called ``label``.
+
+    With ``shares`` both axes go from 0 to 1, and a dotted diagonal shows where they are equal.
+    """
+    xs = [0, 0.2, 0.4, 0.6, 0.8, 1] if shares else sorted({x for points in series.values() for x, _ in points})
     return {
-        "type": "lines", "caption": caption, "label": label, "alt": alt, "xs": xs,
+        "type": "lines", "caption": caption, "label": label, "alt": alt, "xs": xs, "shares": shares,
         "series": [{"name": name, "points": [[*point, None] for point in points]} for name, points in series.items()],
-        **({} if limits is None else {"range": {"low": limits[0], "high": limits[1]}}),
     }  # fmt: skip
 
 

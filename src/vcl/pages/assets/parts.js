@@ -61,7 +61,7 @@ function pictures(view) {
   const known = view.group.pictures;
   if (!known.length) return null;
   return el("section", {}, el("h3", {}, "Samples of the generators"), el("p", { class: "note" }, "A column for each task's generator, a row for each number of tasks learned; the first seed of each method."),
-    el("div", { class: "panels" }, ...known.map((one) => el("figure", {}, el("figcaption", {}, shownName(one.label)), el("img", { class: "samples", src: one.source, alt: `Samples of ${one.label}: ${one.columns} generators after 1 to ${one.rows} tasks`, loading: "lazy" })))));
+    el("div", { class: "panels" }, ...known.map((one) => el("figure", {}, el("figcaption", {}, shownName(one.label)), el("img", { class: "samples", src: one.source, alt: `Samples of ${one.label}: ${one.columns} generators after 1 to ${one.rows} tasks` })))));
 }
 
 // What is computed now, on a live page.

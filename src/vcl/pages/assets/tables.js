@@ -27,7 +27,7 @@ function table({ caption, columns, rows, order, most, head = true, name, onsort 
   let sorted = order || null, all = false;
   const body = el("tbody"), heads = columns.map((column, place) => {
     const button = el("button", { type: "button", class: "sort", title: column.title, onclick: () => turn(place) }, column.name);
-    return el("th", { scope: "col", class: column.number && !(head && place === 0) ? "number" : null }, column.plain ? column.name : button);
+    return el("th", { scope: "col", class: column.number && !(head && place === 0) ? "number" : column.plain ? "drawn" : null }, column.plain ? column.name : button);
   });
   const more = el("button", { type: "button", class: "quiet", onclick: () => { all = true; fillBody(); } });
   function turn(place) {
