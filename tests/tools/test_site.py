@@ -43,6 +43,9 @@ def test_the_site_is_built_without_a_fault(tmp_path: Path, tool: ModuleType) -> 
         assert not [head for head in heads if "{#" in head or "<strong>" in head], path.name
     assert 'id="Exact.call">Exact.__call__<' in (site / "api" / "projections.html").read_text(encoding="utf-8")
     assert "<math" in (site / "docs" / "federated.html").read_text(encoding="utf-8")
+    found = (site / "search.json").read_text(encoding="utf-8")
+    assert "docs/choosing.html" in found
+    assert "results/permuted-mnist/tuning.html" not in found  # a generated table
     assert "https://unpkg.com" not in text
     assert (site / "theme" / "iframe-worker.js").is_file()
 
