@@ -56,13 +56,12 @@ def document() -> str:
     """docs/reproduction.md."""
     lines, seen = read_lines(FOLDER / "table.csv"), read_seen(FOLDER / "claims.csv")
     notes = {note["item"]: note["text"] for note in tomllib.loads((FOLDER / "notes.toml").read_text())["note"]}
-    text = "# The paper's numbers and ours\n\n"
+    text = f"# Reproduction: the paper's numbers and ours\n\n{in_short(lines, seen)}\n"
     text += "Made by `python results/paper.py` from the rows in [results/paper/](../results/paper/table.md). "
     text += f"{notes['all'].strip()}\n\n"
-    missing = [item.name for item in ITEMS if not any(line.item == item.name for line in lines)]
-    if missing:
-        text += f"**Not yet run to the end at these settings, and so not in this document: {', '.join(missing)}.**\n\n"
-    text += f"{made_by()}\n\n{again()}"
+    for item in ITEMS:
+        if not any(line.item == item.name for line in lines):
+            text += f"`vcl paper {item.name}` has no published run at these settings, and so no numbers here.\n\n"
     text += f"## Numbers\n\n{notes['numbers'].strip()}\n\n{number_sections(lines)}"
     text += f"## Claims\n\n{notes['claims'].strip()}\n\n{verdicts(seen)}\n\n{word_table()}\n{claim_sections(seen)}"
     text += "## Item by item\n\n"
@@ -74,7 +73,21 @@ def document() -> str:
                 text += f"{measure_table(item, mine)}\n"
             for figure in sorted((FOLDER / item.name).glob("*.png"), key=lambda path: len(path.name)):
                 text += f"![{figure.stem}](../results/paper/{item.name}/{figure.name})\n\n"
+    text += f"## How it was made\n\n{made_by()}\n\n{again()}"
     return text.rstrip() + "\n"
+
+
+def in_short(lines: list[Line], seen: list[Seen]) -> str:
+    """What the document says, in a few lines."""
+    text = "".join(f"- **{GROUPS[group][0]}.** {told(lines, group)}\n" for group in ("vcl", "baselines"))
+    return f"{text}- **Claims.** {verdicts(seen)}\n"
+
+
+def told(lines: list[Line], group: Group) -> str:
+    """How many numbers of a group are within their tolerance, and how many beyond it."""
+    found = Counter(line.verdict for line in lines if group_of(line) == group)
+    n = {verdict: found[verdict] for verdict in ("within", "better", "worse")}
+    return GROUPS[group][1].format(n=found.total(), **n)
 
 
 def again() -> str:
@@ -94,12 +107,11 @@ def made_by() -> str:
         where = f"{part['device']}, torch {part['builds'][-1]['torch']}"
         machines[where] = machines.get(where, 0.0) + part["seconds"]
     version = {build["vcl"] for part in parts for build in part["builds"]}
-    text = f"{len(parts)} parts of vcl {', '.join(sorted(version))} by " + " and ".join(
-        f"`{each}`" for each in commands
-    )
-    text = f"{text}: " + "; ".join(f"{seconds:.0f} s on {where}" for where, seconds in machines.items()) + "."
+    text = f"The run has {len(parts)} parts of vcl {', '.join(sorted(version))}. They took "
+    text += " and ".join(f"{seconds:.0f} s on {where}" for where, seconds in machines.items())
+    text += ", by these commands:\n\n```\n" + "\n".join(commands) + "\n```\n\n"
     if any("--jobs" in each for each in commands):
-        text += " Parts of a command with `--jobs` ran side by side; each counts from its beginning to its end."
+        text += "Parts of a command with `--jobs` ran side by side. Each counts from its beginning to its end."
     noted = sorted({(experiment_of(part), note) for part in parts for note in part.get("notes", ())})
     return text + "".join(f" On {experiment}: {note}" for experiment, note in noted)
 
@@ -137,11 +149,9 @@ def group_of(line: Line) -> Group | None:
 def number_sections(lines: list[Line]) -> str:
     """The paper's numbers beside ours, group by group, with the count of each."""
     text = ""
-    for group, (heading, said) in GROUPS.items():
+    for group, (heading, _) in GROUPS.items():
         mine = [line for line in lines if group_of(line) == group]
-        counted = Counter(line.verdict for line in mine)
-        n = {verdict: counted[verdict] for verdict in ("within", "better", "worse")}
-        text += f"### {heading}\n\n{said.format(n=len(mine), **n)}\n\n{number_table(mine, group)}\n"
+        text += f"### {heading}\n\n{told(lines, group)}\n\n{number_table(mine, group)}\n"
     return text
 
 

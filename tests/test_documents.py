@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -182,3 +183,26 @@ def test_the_readme_explains_a_short_name_where_it_is_first_used(short: str, mea
     first = re.search(rf"(?<![\w-]){short}(?![\w-])", text)
     assert first is not None
     assert meaning in text[first.start() : first.start() + 80 + len(meaning)]
+
+
+def test_every_decision_is_in_the_list() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^\| \[(\d+)\]\((\d{4})-[\w-]+\.md\) \| ", (folder / "README.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in listed] == sorted(int(path.name[:4]) for path in folder.glob("0*.md"))
+    assert all(int(number) == int(file) for number, file in listed)
+
+
+def test_the_page_of_speed_has_the_measured_numbers() -> None:
+    found = json.loads((ROOT / "results" / "bench-2026-11-16-cpu.json").read_text())["lines"]
+    least = {(line["group"], line["name"]): f"{line['least_ms']:.2f}" for line in found}
+    names = {
+        "its matrix products alone": "matrix products alone",
+        "plain network without a posterior": "deterministic network",
+        'vcl, `estimator="local"`': "local",
+        'vcl, `estimator="weights"`': "weights",
+        "vcl, a module that cannot be traced, `local`": "local, the general way",
+    } | {name: name for name in ("torchbnn", "bayesian-torch", "blitz")}
+    text = (ROOT / "docs" / "speed.md").read_text()
+    for said, name in names.items():
+        one, ten = (least[f"step, 1 runs x {draws} draws", name] for draws in (1, 10))
+        assert f"| {said} | {one} | {ten} |" in text

@@ -84,6 +84,7 @@ def test_every_example_is_listed_with_its_picture() -> None:
     scripts |= {f"decisions/{path.name}" for path in (EXAMPLES / "decisions").glob("*.py")} - {"decisions/common.py"}
     for name in scripts:
         assert f"]({name})" in index, name
+    notebooks = (EXAMPLES / "notebooks" / "README.md").read_text(encoding="utf-8")
     for path in (EXAMPLES / "pictures").iterdir():
-        assert f"](pictures/{path.name})" in index or path.name == "plugin-package.png", path.name
+        assert f"](pictures/{path.name})" in index or f"](../pictures/{path.name})" in notebooks, path.name
     assert re.search(r"!\[[^\]]+\]\(pictures/plugin-package\.png\)", index)

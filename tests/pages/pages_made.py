@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from vcl.pages import Comparison, Fit, Line, Measures, Metric, Page, Section
@@ -84,6 +86,21 @@ def counts(seeds: int, right: int) -> np.ndarray:
 def small() -> Page:
     """Three methods, three seeds, three tasks."""
     return Page("Results: small", "1 comparison.", "Made for a test.", groups=[comparison(("mle", "ewc", "vcl"), 3, 3)])
+
+
+def ends() -> Page:
+    """The same with rows of the last task alone, as a grid of lambda keeps them, and nothing of what made it."""
+    group = small().groups[0]
+    bare = {"objective": (), "fits": (), "reliability": {}, "seconds": None, "made": ()}
+    lines = [
+        replace(line, values={name: _end(values) for name, values in line.values.items()}, **bare)
+        for line in group.lines
+    ]
+    return replace(small(), groups=[replace(group, lines=tuple(lines), notes=())])
+
+
+def _end(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.full_like(values[:, :3], np.nan), values[:, 3:]], 1)
 
 
 def hostile() -> Page:

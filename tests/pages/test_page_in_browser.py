@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from browsing import AXE, accessible, click, needs_browser, opened, quiet, texts
-from pages_made import HOSTILE, hostile, large, small
+from pages_made import HOSTILE, ends, hostile, large, small
 
-from vcl.pages import html
+from vcl.pages import Page, Section, html
+from vcl.pages.sections import curves
 
 pytestmark = needs_browser()
 
@@ -75,6 +76,39 @@ def test_every_number_leads_to_its_rows(browser: Any, tmp_path: Path) -> None:
     quiet(browser, path)
 
 
+def test_a_time_leads_to_the_parts_that_took_it(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    click(browser, f"{HEAD} tbody tr:nth-child(2) td:last-child button.number")
+    assert texts(browser, "dialog tbody tr:nth-child(1) td") == ["ewc", "parts", "3", "cpu", "general", "today", "1"]
+    assert len(texts(browser, ".bars button.number")) == 3
+    quiet(browser, path)
+
+
+def test_the_parts_of_a_comparison_are_linked(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    names = texts(browser, ".jumps a")
+    heads = [each.partition(":")[0] for each in texts(browser, ".group h3")]
+    assert names == heads
+    assert {"Forgetting and transfer", "Calibration", "Convergence of each fit", "Settings"} <= set(names)
+    found = (
+        "return [...document.querySelectorAll('.jumps a')].map((link) => document.querySelector(link.hash).innerText)"
+    )
+    assert [each.partition("\n")[0].partition(":")[0] for each in browser.execute_script(found)] == names
+    quiet(browser, path)
+
+
+def test_rows_of_the_end_alone_make_no_empty_chart(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, ends(), tmp_path)
+    browser.execute_script("drawAll(false)")
+    assert texts(browser, "h3") == ["Accuracy on every task", "Settings"]
+    assert "forgetting" not in texts(browser, f"{HEAD} thead th")
+    assert texts(browser, ".heat tbody th") == ["mle", "ewc", "vcl"]  # one map, a row for each method
+    assert texts(browser, ".chart") == []
+    click(browser, ".heat button", 4)
+    assert texts(browser, "dialog tbody tr:nth-child(1) td")[:5] == ["ewc", "0", "3", "2", "accuracy"]
+    quiet(browser, path)
+
+
 def test_reliability_diagrams_say_what_was_right_and_lead_to_the_counts(browser: Any, tmp_path: Path) -> None:
     path = opened(browser, small(), tmp_path)
     click(browser, "figcaption button.number", 1)
@@ -134,6 +168,31 @@ def test_light_and_dark_and_print(browser: Any, tmp_path: Path) -> None:
     browser.execute_script("dispatchEvent(new Event('beforeprint'))")
     empty = "return [...document.querySelectorAll('.plot')].filter((node) => !node.childNodes.length).length"
     assert browser.execute_script(empty) == 0
+    quiet(browser, path)
+
+
+def test_a_printed_page_is_not_cut_at_the_right(browser: Any, tmp_path: Path) -> None:
+    path = opened(browser, small(), tmp_path)
+    sheet = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sheet)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.execute_script("drawAll(true)")
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide <= 720
+    quiet(browser, path)
+
+
+def test_shares_of_a_learner_are_drawn_on_axes_from_nought_to_one(browser: Any, tmp_path: Path) -> None:
+    block = curves("Calibration", "confidence", {"this learner": [(0.31, 0.4), (0.98, 0.9)]}, "as told", shares=True)
+    path = opened(browser, Page("A learner", "", "", [Section("Calibration", [block])]), tmp_path)
+    browser.execute_script("drawAll(false)")
+    ticks = texts(browser, ".chart text.tick")
+    assert [each for each in ticks if each not in ("0.0", "0.5", "1.0")] == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert len(texts(browser, ".chart path.even")) == 1
     quiet(browser, path)
 
 

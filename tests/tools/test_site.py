@@ -37,7 +37,15 @@ def test_the_site_is_built_without_a_fault(tmp_path: Path, tool: ModuleType) -> 
         found = re.search(rf'href="(\w+\.html)#{name}"', text)
         assert found, name
         assert f'id="{name}"' in (site / "api" / found[1]).read_text(encoding="utf-8")
+    for path in (site / "api").glob("*.html"):
+        heads = re.findall(r"<h\d.*?</h\d>", path.read_text(encoding="utf-8"))
+        assert heads
+        assert not [head for head in heads if "{#" in head or "<strong>" in head], path.name
+    assert 'id="Exact.call">Exact.__call__<' in (site / "api" / "projections.html").read_text(encoding="utf-8")
     assert "<math" in (site / "docs" / "federated.html").read_text(encoding="utf-8")
+    found = (site / "search.json").read_text(encoding="utf-8")
+    assert "docs/choosing.html" in found
+    assert "results/permuted-mnist/tuning.html" not in found  # a generated table
     assert "https://unpkg.com" not in text
     assert (site / "theme" / "iframe-worker.js").is_file()
 
@@ -115,6 +123,7 @@ def test_a_linked_file_becomes_a_page_that_searches_pass_by(tool: ModuleType) ->
 def test_equations_keep_what_is_no_equation() -> None:
     equations = import_module("equations")
     assert equations.plain("q_{t-1}(theta) < sigma_d^2") == "q<sub>t-1</sub>(θ) &lt; σ<sub>d</sub><sup>2</sup>"
+    assert equations.plain("p*_t(theta), a*b_t") == "p*<sub>t</sub>(θ), a*b<sub>t</sub>"
     assert equations.plain("log_var, theta_hat.mean, first_n") == "log_var, theta_hat.mean, first_n"
     assert equations.indexed("q_t, `q_t`, [q_t](a/q_t.md), log_var") == (
         "q<sub>t</sub>, `q_t`, [q<sub>t</sub>](a/q_t.md), log_var"

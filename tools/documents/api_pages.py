@@ -95,7 +95,7 @@ def _thing(name: str, thing: Any, places: dict[str, str]) -> Iterator[str]:
     fields = {key: each for key, each in members.items() if each.kind.value == "attribute" and _shown(key, each)}
     fields = fields if any(each.docstring for each in fields.values()) else {}
     methods = {key: each for key, each in members.items() if each.kind.value == "function" and _shown(key, each)}
-    resolve = _resolver(places | {key: f"#{name}.{key}" for key in (*fields, *methods)}, name)
+    resolve = _resolver(places | {key: _anchor(name, key, "#") for key in (*fields, *methods)}, name)
     if thing.kind.value == "attribute":
         yield from ("```python", f"{name} = {thing.value}", "```", "", _prose(thing.docstring, resolve))
     else:
@@ -105,11 +105,17 @@ def _thing(name: str, thing: Any, places: dict[str, str]) -> Iterator[str]:
     for key, each in fields.items():
         kind = f"`{each.annotation}`".replace("|", "\\|") if each.annotation else ""
         meaning = _prose(each.docstring, resolve).replace("\n", " ")
-        yield f'| <span id="{name}.{key}">`{key}`</span> | {kind} | {meaning} |'
+        yield f'| <span id="{_anchor(name, key)}">`{key}`</span> | {kind} | {meaning} |'
     for key, each in methods.items():
-        yield from ("", f"### {name}.{key} {{#{name}.{key}}}", "", "```python", *_signature(key, each), "```", "")
+        title = SPECIAL.sub(r"\\\1", f"{name}.{key}")
+        yield from ("", f"### {title} {{#{_anchor(name, key)}}}", "", "```python", *_signature(key, each), "```", "")
         yield _prose(each.docstring, resolve)
     yield from ("", f"[Source](../{file})")
+
+
+def _anchor(name: str, key: str, before: str = "") -> str:
+    """Where a member stands on its page. Markdown would make bold text of two underscores."""
+    return f"{before}{name}.{key.strip('_')}"
 
 
 def _shown(name: str, member: Any) -> bool:

@@ -30,6 +30,8 @@ COPIED = {".png", ".svg", ".gif", ".webp", ".csv", ".json", ".html"}
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "sh"}
 ITEM = re.compile(r"\s*([-*]|\d+\.) ")
 UNLISTED = "---\nsearch:\n  exclude: true\n---\n\n"
+TABLES = re.compile(r"results/.+/")
+"""Generated tables, which would stand above the pages that explain them in a search."""
 SHIM = "https://unpkg.com/iframe-worker/shim"
 
 
@@ -48,7 +50,7 @@ def prepare(folder: Path, root: Path = ROOT) -> list[str]:
         text = path.read_text(encoding="utf-8")
         linked |= {_file(path, link.target) for link in links(text) if _local(link.target)}
         try:
-            _write(folder / name, page(text, path, root))
+            _write(folder / name, (UNLISTED if TABLES.match(name) else "") + page(text, path, root))
         except equations.EquationError as error:
             raise SiteError(f"{name}: {error}") from error
     for name, text in made.items():

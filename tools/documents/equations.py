@@ -16,7 +16,7 @@ GREEK = {
     "mu": "μ", "xi": "ξ", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "psi": "ψ", "omega": "ω",
 }  # fmt: skip
 NAMES = re.compile(rf"(?<![\w.])({'|'.join(GREEK)})(?=_\{{|_\w{{1,2}}\b|(?![\w.]\w)\b)(?!\.\w)")
-ATOM = r"(?<![\w&])([A-Za-zα-ω](?:~|\u0303)?)"
+ATOM = r"(?<![\w&])([A-Za-zα-ω](?:~|\u0303|\*)?)"
 INDEX = re.compile(ATOM + r"_(?:\{([^{}]+)\}|(\w{1,2})\b)")
 KEPT = re.compile(r"(`+[^`]+`+|\]\([^)]*\)|<[^>]+>)")
 POWER = re.compile(r"\^(?:\{([^{}]+)\}|\(([^()]+)\)|(-?\w+))")

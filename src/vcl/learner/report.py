@@ -179,9 +179,9 @@ def _reliability(confidence: np.ndarray, right: np.ndarray) -> Block:
         for each in range(BINS)
         if (place == each).any()
     ]
-    series = {"this learner": points, "calibrated": [(0.0, 0.0), (1.0, 1.0)]}
     alt = "Accuracy in each bin of confidence: " + ", ".join(f"{a:.2f} at {c:.2f}" for c, a in points) + "."
-    return curves("Calibration: accuracy of the examples in each bin of confidence", "confidence", series, alt, (0, 1))
+    caption = "Calibration: the accuracy in each bin of confidence. Below the dotted diagonal it is too confident."
+    return curves(caption, "confidence", {"this learner": points}, alt, shares=True)
 
 
 def _picture(x: np.ndarray) -> str | None:

@@ -29,10 +29,18 @@ def facts(items: Sequence[tuple[str, object]]) -> Block:
 
 
 def table(
-    caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), most: int = 50
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    numbers: Sequence[str] = (),
+    most: int = 50,
+    long: Sequence[str] = (),
 ) -> Block:
-    """A table that sorts. A cell is a value, or one of :func:`cell`; ``numbers`` names the columns of numbers."""
-    heads = [{"name": name, "number": name in numbers} for name in columns]
+    """A table that sorts. A cell is a value, or one of :func:`cell`.
+
+    ``numbers`` names the columns of numbers, ``long`` those of sentences.
+    """
+    heads = [{"name": name, "number": name in numbers, "long": name in long} for name in columns]
     return {"type": "table", "caption": caption, "columns": heads, "rows": [list(row) for row in rows], "most": most}
 
 
@@ -70,14 +78,16 @@ def curves(
     label: str,
     series: Mapping[str, Sequence[tuple[float, float]]],
     alt: str,
-    limits: tuple[float, float] | None = None,
+    shares: bool = False,
 ) -> Block:
-    """Curves by name, each of points (x, y), over an axis called ``label``."""
-    xs = sorted({x for points in series.values() for x, _ in points})
+    """Curves by name, each of points (x, y), over an axis called ``label``.
+
+    With ``shares`` both axes go from 0 to 1, and a dotted diagonal shows where they are equal.
+    """
+    xs = [0, 0.2, 0.4, 0.6, 0.8, 1] if shares else sorted({x for points in series.values() for x, _ in points})
     return {
-        "type": "lines", "caption": caption, "label": label, "alt": alt, "xs": xs,
+        "type": "lines", "caption": caption, "label": label, "alt": alt, "xs": xs, "shares": shares,
         "series": [{"name": name, "points": [[*point, None] for point in points]} for name, points in series.items()],
-        **({} if limits is None else {"range": {"low": limits[0], "high": limits[1]}}),
     }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def sections(folder: Path, name: str) -> list[Section]:
             ]
             for one in seen
         ]  # fmt: skip
-        block = table("The paper's claims", heads, rows, ("difference", "seeds"), 60)
+        block = table("The paper's claims", heads, rows, ("difference", "seeds"), 60, ("quote",))
         about = "Each claim is judged by the paired difference over seeds and its 95 % interval."
         found.append(Section(f"The paper's claims, judged{where}", [block], about))
     return found

@@ -1,6 +1,8 @@
 // Reliability diagrams: how often predictions were right, by their confidence. A line keeps counts for each seed and bin.
 const WHENS = [["end", "after the last task"], ["learned", "when each task was learned"]];
 
+const diagonal = (f) => shape("path", { class: "even", d: `M${f.px(0)},${f.py(0)}L${f.px(1)},${f.py(1)}` });
+
 function calibration(view, lines_) {
   const known = lines_.filter((line) => line.reliability.end);
   if (!known.length) return null;
@@ -32,7 +34,7 @@ function reliabilityPanel(view, line) {
   const most = Math.max(...of.end.map((each) => each.count));
   const under = (f, height) => {
     const foot = height - f.bottom;
-    return [shape("path", { class: "even", d: `M${f.px(0)},${f.py(0)}L${f.px(1)},${f.py(1)}` }), shape("g", { class: tint(line.place) }, ...of.end.filter((each) => each.count).map((each) => {
+    return [diagonal(f), shape("g", { class: tint(line.place) }, ...of.end.filter((each) => each.count).map((each) => {
       const left = f.px(each.bin / each.bins), tall = Math.max(1, (each.count / most) * 0.22 * (foot - f.top));
       return shape("rect", { class: "share", x: left + 1, y: foot - tall, width: Math.max(1, f.px((each.bin + 1) / each.bins) - left - 2), height: tall });
     }))];

@@ -74,7 +74,7 @@ function renew(data) {
   views.splice(0, views.length, ...next);
   views.forEach((view, place) => { if (main.querySelectorAll("section.group[id^=group-]")[place] !== view.whole) main.append(view.whole); });
   contents({ sections: data.sections, groups: views.map((view) => view.group) });
-  document.querySelectorAll("nav a").forEach((link, place) => { if (place >= data.sections.length) link.href = `#group-${views[place - data.sections.length].number}`; });
+  document.querySelectorAll("body > nav a").forEach((link, place) => { if (place >= data.sections.length) link.href = `#group-${views[place - data.sections.length].number}`; });
 }
 let numbers = views.length;
 function added(group) {

@@ -8,10 +8,10 @@ const BLOCKS = {
     return [lazily(el("div", { class: "plot map" }), heat({ caption: block.caption, corner: block.corner, rowNames: block.rows, columnNames: block.columns, low: turn(Math.min(...seen)), high: turn(Math.max(...seen)),
       values: block.values.map((row, r) => row.map((value, c) => (value === null ? null : { value: turn(value), word: text(Number(value.toPrecision(3))), open: () => showRows(block.caption, [block.corner, "column", "value"], [[block.rows[r], block.columns[c], value]], fileName(block.caption)) }))) }))];
   },
-  lines: (block) => [block.series.length > 1 ? legend(block.series.map((one, place) => ({ label: one.name, place }))) : null, figure(block.caption, lines({ series: block.series.map((one, place) => ({ name: one.name, place, points: one.points.map(([x, mean, error]) => ({ x, mean: mean ?? NaN, error: error ?? NaN })) })),
-    xs: block.xs, label: block.label, alt: block.alt, range: block.range, open: (one) => showRows(`${block.caption} ${one.name}`, [block.label, "value", "standard error"].slice(0, 2), one.points.map((p) => [p.x, p.mean]), fileName(block.caption)) }))],
+  lines: (block) => [el("div", { class: block.shares ? "panels large" : null }, block.series.length > 1 ? legend(block.series.map((one, place) => ({ label: one.name, place }))) : null, figure(block.caption, lines({ series: block.series.map((one, place) => ({ name: one.name, place, points: one.points.map(([x, mean, error]) => ({ x, mean: mean ?? NaN, error: error ?? NaN })) })),
+    xs: block.xs, label: block.label, alt: block.alt, ...(block.shares ? { small: true, range: { low: 0, high: 1 }, between: { low: 0, high: 1 }, under: (f) => [diagonal(f)] } : {}), open: (one) => showRows(`${block.caption} ${one.name}`, [block.label, "value", "standard error"].slice(0, 2), one.points.map((p) => [p.x, p.mean]), fileName(block.caption)) })))],
   bars: (block) => [el("p", { class: "note" }, block.caption), bars(block.items.map(([name, value, word]) => ({ name, value, word, place: 0 })), block.caption)],
-  images: (block) => [el("div", { class: "tiles" }, ...block.items.map((one) => el("figure", {}, el("img", { src: one.source, alt: one.alt, loading: "lazy" }), el("figcaption", {}, one.caption))))],
+  images: (block) => [el("div", { class: "tiles" }, ...block.items.map((one) => el("figure", {}, el("img", { src: one.source, alt: one.alt }), el("figcaption", {}, one.caption))))],
 };
 
 // A cell that names a comparison and a line of it opens that line's rows after the last task.
@@ -26,11 +26,11 @@ function linked(cell) {
 
 function sectionNode(section, place) {
   const id = `section-${place}`;
-  return el("section", { class: "group", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, section.title), section.lead ? el("p", { class: "lead" }, section.lead) : null, ...section.blocks.flatMap((block) => BLOCKS[block.type](block)));
+  return el("section", { class: "group", id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, section.title), section.lead ? el("p", { class: "lead" }, section.lead) : null, el("div", { class: "blocks" }, ...section.blocks.flatMap((block) => BLOCKS[block.type](block))));
 }
 function contents(data) {
   const places = [...data.sections.map((section, place) => [`section-${place}`, section.title]), ...data.groups.map((group, place) => [`group-${place}`, group.title])];
-  const index = document.querySelector("nav ul");
+  const index = document.querySelector("body > nav ul");
   index.replaceChildren(...places.map(([id, title]) => el("li", {}, el("a", { href: "#" + id }, title))));
   index.parentElement.hidden = places.length < 2;
 }

@@ -23,7 +23,7 @@ function convergence(view, lines_) {
   if (!panels.length && !later.length) return null;
   const key = el("p", { class: "note key" }, "A line for each task, from the first ", el("span", { class: "ramp", "aria-hidden": "true" }, ...[0, 1, 2, 3, 4, 5, 6, 7].map((step) => el("i", { class: "s" + step }))), " to the last; the mean over seeds of the objective of each epoch. Objectives of different methods are different quantities. ", view.group.thinned || "");
   return el("section", {}, el("h3", {}, "Convergence of each fit"), key, el("div", { class: "panels" }, ...panels),
-    later.length ? el("details", {}, el("summary", {}, `${later.length} panels of further fits, such as those of a coreset before a prediction`), el("div", { class: "panels" }, ...later)) : null);
+    later.length ? el("details", {}, el("summary", {}, `${later.length} ${later.length > 1 ? "charts" : "chart"} of further fits, such as those of a coreset before a prediction`), el("div", { class: "panels" }, ...later)) : null);
 }
 
 const KINDS = [
@@ -61,7 +61,7 @@ function pictures(view) {
   const known = view.group.pictures;
   if (!known.length) return null;
   return el("section", {}, el("h3", {}, "Samples of the generators"), el("p", { class: "note" }, "A column for each task's generator, a row for each number of tasks learned; the first seed of each method."),
-    el("div", { class: "panels" }, ...known.map((one) => el("figure", {}, el("figcaption", {}, shownName(one.label)), el("img", { class: "samples", src: one.source, alt: `Samples of ${one.label}: ${one.columns} generators after 1 to ${one.rows} tasks`, loading: "lazy" })))));
+    el("div", { class: "panels" }, ...known.map((one) => el("figure", {}, el("figcaption", {}, shownName(one.label)), el("img", { class: "samples", src: one.source, alt: `Samples of ${one.label}: ${one.columns} generators after 1 to ${one.rows} tasks` })))));
 }
 
 // What is computed now, on a live page.
@@ -72,15 +72,22 @@ function goingOn(group) {
     el("span", {}, `${one.done}${one.tasks ? ` of ${one.tasks}` : ""} tasks; ${one.about}`))))];
 }
 
+// What opens the parts that a line's time is the sum of; nothing where it is not known what computed it.
+function costRows(view, line) {
+  if (!line.made.length) return null;
+  return () => showRows(`${shownName(line.part)}: seconds of computing`, ["method", "folder", "runs", "device", "engine", "finished", "seconds"],
+    line.made.map((one) => [line.part, one.folder, one.runs, one.device, one.engine, one.finished, one.seconds]), fileName(view.group.name, line.part, "cost"));
+}
+
 function cost(view) {
   const known = new Map();
   for (const line of view.group.lines) if (line.seconds !== null && !known.has(line.part)) known.set(line.part, line);
   if (!known.size) return null;
   const items = [...known.values()].sort((a, b) => b.seconds - a.seconds);
   const rows = items.flatMap((line) => line.made.map((one) => [shownName(line.part), one.runs, one.device, one.engine, { value: one.seconds, text: duration(one.seconds) }, { value: one.seconds / one.runs, text: duration(one.seconds / one.runs) }, one.finished]));
-  return el("section", {}, el("h3", {}, "Time and cost"), bars(items.slice(0, 20).map((line) => ({ name: shownName(line.part), place: line.place, value: line.seconds, word: duration(line.seconds) })), "Seconds of computing by method"),
+  return el("section", {}, el("h3", {}, "Time and cost"), bars(items.slice(0, 20).map((line) => ({ name: shownName(line.part), place: line.place, value: line.seconds, word: duration(line.seconds), open: costRows(view, line) })), "Seconds of computing by method"),
     items.length > 20 ? el("p", { class: "note" }, `The 20 longest of ${items.length}.`) : null,
-    ...table({ caption: "What computed each part, and how long it took", columns: [{ name: "method" }, { name: "runs", number: true }, { name: "device" }, { name: "engine" }, { name: "time", number: true }, { name: "a run", number: true }, { name: "finished" }], rows, most: 12, name: fileName(view.group.name, "cost") }));
+    ...(rows.length ? table({ caption: "What computed each part, and how long it took", columns: [{ name: "method" }, { name: "runs", number: true }, { name: "device" }, { name: "engine" }, { name: "time", number: true }, { name: "a run", number: true }, { name: "finished" }], rows, most: 12, name: fileName(view.group.name, "cost") }) : []));
 }
 
 function settings(view, lines_) {

@@ -30,6 +30,10 @@ class Comparison {
     const array = line.arrays.get(metric.name);
     return metric.scale * array[line.seeds.indexOf(seed) * ((line.tasks * (line.tasks + 1)) / 2) + (after * (after - 1)) / 2 + on - 1];
   }
+  // Whether some line has numbers from before its last task; a grid of lambda may keep those of the end alone.
+  followed(lines_, metric) {
+    return lines_.some((line) => this.range(line.tasks - 1).some((after) => line.seeds.some((seed) => Number.isFinite(this.value(line, metric, seed, after, after)))));
+  }
   seedsOf(line) { return line.seeds.filter((seed) => this.chosen.has(seed)); }
   over(line, take) { return summary(this.seedsOf(line).map(take)); }
   range(n) { return Array.from({ length: n }, (_, place) => place + 1); }
@@ -113,18 +117,26 @@ class Comparison {
     const parts = metric && lines_.length && this.chosen.size ? [
       this.curves(lines_, metric), this.perTask(lines_, metric), this.matrices(lines_, metric), this.changes(lines_, metric),
       calibration(this, lines_), this.others(lines_), this.lambdas(metric), convergence(this, lines_), fits(this, lines_)] : [el("p", { class: "note" }, "Nothing is chosen: choose a method in the table, and a seed.")];
-    this.body.replaceChildren(...[...parts, pictures(this), cost(this), settings(this, lines_), made(this)].filter(Boolean));
+    const shown = [...parts, pictures(this), cost(this), settings(this, lines_), made(this)].filter(Boolean);
+    this.body.replaceChildren(...this.jumps(shown), ...shown);
+  }
+  // Links to the parts of this comparison, which gets long.
+  jumps(shown) {
+    const known = shown.filter((part) => part.querySelector("h3")).map((part, place) => [part, part.querySelector("h3").textContent.split(":")[0], `group-${this.number}-part-${place}`]);
+    if (known.length < 3) return [];
+    for (const [part, , id] of known) part.id = id;
+    return [el("nav", { class: "jumps", "aria-label": `Parts of ${this.group.title}` }, el("ul", {}, ...known.map(([, name, id]) => el("li", {}, el("a", { href: "#" + id }, name)))))];
   }
 
   headline(lines_) {
     const group = this.group, score = this.metricOf(group.score.metric), others = group.metrics.filter((metric) => metric !== score && metric.table);
     const known = lines_.map((line) => ({ line, end: score ? this.final(line, score) : summary([]) }));
     const span = limits(known.flatMap(({ line, end }) => [end.mean - (end.error || 0), end.mean + (end.error || 0), line.paper]), 0.5 * (score ? score.scale / 100 : 1));
-    const paper = group.lines.some((line) => line.paper !== null), tasks = Math.max(...group.lines.map((line) => line.tasks)) > 1;
+    const paper = group.lines.some((line) => line.paper !== null), tasks = score && this.followed(group.lines, score);
     const digits = score ? (score.scale === 100 ? 2 : 3) : 3;
     const columns = [{ name: "method" }, score && { name: group.score.name + (score.unit.trim() ? `, ${score.unit.trim()}` : ""), number: true, title: "Averaged over the tasks, after the last one; mean ± standard error over seeds" },
-      score && { name: "on one scale", plain: true }, paper && { name: "paper", number: true }, paper && { name: "ours − paper", number: true },
-      tasks && score && { name: "forgetting", number: true, title: "How far earlier tasks fell from their best" }, tasks && score && { name: "backward transfer", number: true, title: "The change of earlier tasks since each was learned" },
+      score && { name: "on one scale", plain: true }, paper && { name: "paper", number: true }, paper && { name: "ours\u00a0−\u00a0paper", number: true },
+      tasks && { name: "forgetting", number: true, title: "How far earlier tasks fell from their best" }, tasks && { name: "backward transfer", number: true, title: "The change of earlier tasks since each was learned" },
       ...others.map((metric) => ({ name: metric.name + (metric.unit.trim() ? `, ${metric.unit.trim()}` : ""), number: true, title: metric.better ? `${metric.better} is better` : "" })),
       { name: "seeds", number: true }, { name: "time", number: true, title: "Computing time of the whole part: all of its seeds and lambdas" }].filter(Boolean);
     const rows = known.map(({ line, end }) => {
@@ -133,11 +145,11 @@ class Comparison {
       return [{ value: line.label, node: el("label", { class: "line" }, box, swatch(line.place), el("span", {}, shownName(line.label)), line.going ? el("span", { class: "badge even" }, `after ${line.tasks}`) : null) },
         score && mark(end, digits, score, (after) => after === line.tasks, `${group.score.name} after the last task`),
         score && { value: end.mean, node: strip(end, line, span) }, paper && { value: line.paper, text: text(line.paper ?? NaN, 1) },
-        paper && { value: line.paper === null || line.going ? NaN : end.mean - line.paper, text: line.paper === null || line.going ? "–" : (end.mean > line.paper ? "+" : "") + text(end.mean - line.paper, 2) },
-        tasks && score && mark(this.overTasks(line, (seed, on) => this.forgotten(line, score, seed, on)), digits, score, (after, on) => on < line.tasks, "forgetting"),
-        tasks && score && mark(this.overTasks(line, (seed, on) => this.moved(line, score, seed, on)), digits, score, (after, on) => on < line.tasks && (after === on || after === line.tasks), "backward transfer"),
+        paper && { value: line.paper === null || line.going ? NaN : end.mean - line.paper, text: line.paper === null || line.going ? "–" : (end.mean > line.paper ? "+" : "") + text(end.mean - line.paper, 2), rows: score && (() => this.open(line, score, (after) => after === line.tasks, `${group.score.name} after the last task`)) },
+        tasks && mark(this.overTasks(line, (seed, on) => this.forgotten(line, score, seed, on)), digits, score, (after, on) => on < line.tasks, "forgetting"),
+        tasks && mark(this.overTasks(line, (seed, on) => this.moved(line, score, seed, on)), digits, score, (after, on) => on < line.tasks && (after === on || after === line.tasks), "backward transfer"),
         ...others.map((metric) => mark(this.final(line, metric), 3, metric, (after) => after === line.tasks, `${metric.name} after the last task`)),
-        { value: this.seedsOf(line).length, text: String(this.seedsOf(line).length) }, { value: line.seconds ?? NaN, text: duration(line.seconds ?? NaN) }].filter((cell) => cell !== false && cell !== undefined);
+        { value: this.seedsOf(line).length, text: String(this.seedsOf(line).length) }, { value: line.seconds ?? NaN, text: duration(line.seconds ?? NaN), rows: costRows(this, line) }].filter((cell) => cell !== false && cell !== undefined);
     });
     const caption = "After the last task";
     const note = el("p", { class: "note" }, group.explained);
@@ -171,14 +183,14 @@ class Comparison {
     return box;
   }
   curves(lines_, metric) {
-    if (Math.max(...lines_.map((line) => line.tasks)) < 2) return null;
+    if (!this.followed(lines_, metric)) return null;
     const scored = metric.name === this.group.score.metric && lines_.some((line) => line.paper !== null);
     return el("section", {}, el("h3", {}, `Average ${metric.name} as tasks are learned`), legend(lines_),
       figure(`${metric.name}${metric.unit.trim() ? ` (${metric.unit.trim()})` : ""}, averaged over the tasks so far. Bands are one standard error over seeds${scored ? "; dashes at the right are the paper's numbers" : ""}.`, this.curveOf(lines_, metric)), this.numbers(lines_, metric));
   }
   perTask(lines_, metric) {
     const tasks = this.group.tasks.length;
-    if (tasks < 2 || tasks > SMALL) return null;
+    if (tasks > SMALL || !this.followed(lines_, metric)) return null;
     const panels = [], seen = [];
     for (const on of this.range(tasks)) {
       const series = lines_.filter((line) => line.tasks >= on).map((line) => ({ name: shownName(line.label), line, place: line.place,
@@ -198,16 +210,19 @@ class Comparison {
     const of = (line) => this.range(line.tasks).map((after) => this.range(line.tasks).map((on) => (on > after ? null : this.over(line, (seed) => this.value(line, metric, seed, after, on)))));
     const known = lines_.map((line) => ({ line, cells: of(line) }));
     const seen = known.flatMap(({ cells }) => cells.flat().filter(Boolean).map((s) => s.mean)).filter(Number.isFinite);
+    if (!seen.length) return null;
     const low = Math.min(...seen), high = Math.max(...seen), digits = metric.scale === 100 ? (tasks > 10 ? 0 : 1) : 2;
-    const maps = known.map(({ line, cells }) => el("div", { class: "map" }, lazily(el("div", { class: "plot" }), heat({
-      caption: shownName(line.label), corner: "after", rowNames: this.range(line.tasks).map(String), columnNames: this.range(line.tasks).map(String), low, high,
-      values: cells.map((row, a) => row.map((s, o) => s && { value: s.mean, word: text(s.mean, digits), open: () => this.open(line, metric, (after, on) => after === a + 1 && on === o + 1, `${metric.name} on task ${o + 1} after ${a + 1} tasks`) })) }))));
-    const names = el("p", { class: "note" }, "Rows: after so many tasks. Columns: on which task. ", this.group.tasks.slice(0, SMALL).map((name, place) => `${place + 1} is ${name}`).join(", ") + (tasks > SMALL ? ", …" : "") + `. One scale for all, from ${text(low, digits)} to ${text(high, digits)}.`);
-    return el("section", {}, el("h3", {}, `${metric.name[0].toUpperCase()}${metric.name.slice(1)} on every task after every task`), names, el("div", { class: tasks > 6 ? "maps wide" : "maps" }, ...maps));
+    const cell = (line, after, s, on) => s && { value: s.mean, word: text(s.mean, digits), open: () => this.open(line, metric, (a, o) => a === after && o === on, `${metric.name} on task ${on} after ${after} tasks`) };
+    const map = (caption, corner, rowNames, columns, values) => el("div", { class: "map" }, lazily(el("div", { class: "plot" }), heat({ caption, corner, rowNames, columnNames: this.range(columns).map(String), low, high, values })));
+    const course = this.followed(lines_, metric);
+    const maps = course ? known.map(({ line, cells }) => map(shownName(line.label), "after", this.range(line.tasks).map(String), line.tasks, cells.map((row, a) => row.map((s, o) => cell(line, a + 1, s, o + 1)))))
+      : [map("After the last task", "method", known.map(({ line }) => shownName(line.label)), tasks, known.map(({ line, cells }) => cells[line.tasks - 1].map((s, o) => cell(line, line.tasks, s, o + 1))))];
+    const names = el("p", { class: "note" }, course ? "Rows: after so many tasks. Columns: on which task. " : "Columns: on which task. ", this.group.tasks.slice(0, SMALL).map((name, place) => `${place + 1} is ${name}`).join(", ") + (tasks > SMALL ? ", …" : "") + `. One scale for all, from ${text(low, digits)} to ${text(high, digits)}.`);
+    return el("section", {}, el("h3", {}, `${metric.name[0].toUpperCase()}${metric.name.slice(1)} on every task${course ? " after every task" : ""}`), names, el("div", { class: tasks > 6 || !course ? "maps wide" : "maps" }, ...maps));
   }
   changes(lines_, metric) {
     const tasks = this.group.tasks.length;
-    if (tasks < 2) return null;
+    if (!this.followed(lines_, metric)) return null;
     const panel = (name, about, take, wanted) => {
       const series = lines_.filter((line) => line.tasks > 1).map((line) => ({ name: shownName(line.label), line, place: line.place, points: this.range(line.tasks - 1).map((x) => ({ x, ...this.over(line, (seed) => take(line, seed, x)) })) }));
       return figure(about, lines({ series, xs: this.range(tasks - 1), label: "task", digits: this.digitsOf(metric), unit: this.unitOf(metric), alt: `${name} by task: ` + series.map((one) => `${one.name} ${text(average(one.points.map((p) => p.mean)), this.digitsOf(metric))} on average`).join(", ") + ".",
@@ -218,8 +233,8 @@ class Comparison {
       panel("Backward transfer", "Backward transfer: the final value of a task less its value when it was learned.", (line, seed, on) => this.moved(line, metric, seed, on), (line, after, on) => after === on || after === line.tasks)));
   }
   others(lines_) {
-    const rest = this.group.metrics.filter((metric) => metric.name !== this.metric);
-    if (!rest.length || this.group.tasks.length < 2) return null;
+    const rest = this.group.metrics.filter((metric) => metric.name !== this.metric && this.followed(lines_, metric));
+    if (!rest.length) return null;
     return el("section", {}, el("h3", {}, "The other metrics"), legend(lines_), el("div", { class: "panels large" }, ...rest.map((metric) => figure(`${metric.name}${metric.unit.trim() ? ` (${metric.unit.trim()})` : ""}${metric.better ? `: ${metric.better} is better` : ""}`, this.curveOf(lines_, metric, true)))));
   }
   lambdas(metric) {
@@ -236,9 +251,9 @@ class Comparison {
 
 // A mean with its error and the paper's number, on the scale that all lines share.
 function strip(end, line, span) {
-  const at = (value) => (4 + 112 * (value - span.low) / (span.high - span.low)).toFixed(1);
+  const at = (value) => (4 + 76 * (value - span.low) / (span.high - span.low)).toFixed(1);
   const known = Number.isFinite(end.mean);
-  return shape("svg", { class: "strip " + tint(line.place), viewBox: "0 0 120 18", width: 120, height: 18, "aria-hidden": "true" }, shape("path", { class: "grid", d: "M2,9H118" }),
+  return shape("svg", { class: "strip " + tint(line.place), viewBox: "0 0 84 18", width: 84, height: 18, "aria-hidden": "true" }, shape("path", { class: "grid", d: "M2,9H82" }),
     known && Number.isFinite(end.error) ? shape("path", { class: "line", d: `M${at(end.mean - end.error)},9H${at(end.mean + end.error)}` }) : null,
     line.paper !== null ? shape("path", { class: "paper-mark", d: `M${at(line.paper)},2V16` }) : null,
     known ? shape("path", { class: "mark", d: MARKS[line.place % 8], transform: `translate(${at(end.mean)} 9)` }) : null);

@@ -6,12 +6,13 @@ const valueOf = (cell) => (cell !== null && typeof cell === "object" ? cell.valu
 const wordOf = (cell) =>
   cell !== null && typeof cell === "object" && "text" in cell ? cell.text : typeof valueOf(cell) === "number" ? text(valueOf(cell)) : String(valueOf(cell) ?? "–");
 
-function cellNode(cell, number) {
+function cellNode(cell, column) {
+  const style = column.number ? "number" : column.long ? "long" : null;
   if (cell !== null && typeof cell === "object" && cell.node) return el("td", {}, cell.node);
   const word = wordOf(cell), open = cell !== null && typeof cell === "object" && cell.rows;
   const kind = cell !== null && typeof cell === "object" && cell.badge ? el("span", { class: "badge " + cell.badge }, word) : word;
   const shown = open && word !== "–" ? el("button", { type: "button", class: "number", title: "Show the rows behind this number", onclick: open }, word) : kind;
-  return el("td", { class: number ? "number" : null }, shown);
+  return el("td", { class: style }, shown);
 }
 
 function compare(a, b) {
@@ -26,7 +27,7 @@ function table({ caption, columns, rows, order, most, head = true, name, onsort 
   let sorted = order || null, all = false;
   const body = el("tbody"), heads = columns.map((column, place) => {
     const button = el("button", { type: "button", class: "sort", title: column.title, onclick: () => turn(place) }, column.name);
-    return el("th", { scope: "col", class: column.number && !(head && place === 0) ? "number" : null }, column.plain ? column.name : button);
+    return el("th", { scope: "col", class: column.number && !(head && place === 0) ? "number" : column.plain ? "drawn" : null }, column.plain ? column.name : button);
   });
   const more = el("button", { type: "button", class: "quiet", onclick: () => { all = true; fillBody(); } });
   function turn(place) {
@@ -49,7 +50,7 @@ function table({ caption, columns, rows, order, most, head = true, name, onsort 
     });
     const count = most && !all ? Math.min(most, shown.length) : shown.length;
     body.replaceChildren(...shown.slice(0, count).map((row) => {
-      const cells = row.map((cell, place) => cellNode(cell, columns[place].number));
+      const cells = row.map((cell, place) => cellNode(cell, columns[place]));
       if (head) cells[0] = el("th", { scope: "row" }, ...cells[0].childNodes);
       return el("tr", {}, ...cells);
     }));
