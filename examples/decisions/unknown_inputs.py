@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Baseline, Results, accuracy, auroc, cell, options, say
+from common import Baseline, Results, accuracy, auroc, cell, mean_and_error, options, say
 from matplotlib.figure import Figure
 
 import vcl
@@ -113,16 +113,19 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def figure(results: Results, scores: Sequence[tuple[str, str]], kinds: Sequence[str]) -> Figure:
-    """AUROC of each score, in groups by kind."""
-    drawn = Figure(figsize=(6, 3.4), layout="constrained")
+    """AUROC of each score and its standard error, in groups by kind; a line at chance."""
+    drawn = Figure(figsize=(6, 4), layout="constrained")
     axes = drawn.subplots()
     width = 0.8 / len(scores)
     for place, (learner, score) in enumerate(scores):
-        means = [np.mean(results.values("auroc", learner=learner, score=score, kind=kind)) for kind in kinds]
-        axes.bar(np.arange(len(kinds)) + place * width, means, width, color=colour(place), label=f"{learner}: {score}")
+        each = [mean_and_error(results.values("auroc", learner=learner, score=score, kind=kind)) for kind in kinds]
+        means, errors = zip(*each, strict=True)
+        at, label = np.arange(len(kinds)) + place * width, f"{learner}: {score}"
+        axes.bar(at, means, width, yerr=errors, color=colour(place), error_kw={"lw": 1}, label=label)
+    axes.axhline(50, color="grey", lw=0.8)
     axes.set(ylabel="AUROC, %", ylim=(0, 100))
     axes.set_xticks(np.arange(len(kinds)) + 0.4 - width / 2, kinds)
-    axes.legend(fontsize=7, loc="lower right")
+    drawn.legend(fontsize=7, loc="outside lower center", ncols=2)
     return drawn
 
 
