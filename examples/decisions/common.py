@@ -30,13 +30,17 @@ SMALLEST = 1e-6
 """Probabilities below this count as this much in a log-loss, so that one sure mistake costs at most 14 nats."""
 
 
-def options(doc: str | None, seeds: int, given: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line of a script: how many seeds, where the results go, and a quick try."""
+def options(
+    doc: str | None, seeds: int, given: Sequence[str] | None = None, parts: Sequence[str] = ()
+) -> argparse.Namespace:
+    """The command line of a script: how many seeds, where the results go, a quick try, and which of its ``parts``."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=seeds, help=f"seeds 0, 1, ... (default {seeds})")
     parser.add_argument("--quick", action="store_true", help="a try of some seconds; its numbers mean nothing")
     parser.add_argument("--add", action="store_true", help="keep the seeds that the folder has, and run the others")
     parser.add_argument("--out", type=Path, default=Path("results/decisions"), help="folder of tables and figures")
+    if parts:
+        parser.add_argument("--only", nargs="+", choices=parts, default=list(parts), help="leave out the others")
     found = parser.parse_args(given)
     if found.quick:
         found.seeds = min(found.seeds, 2)
@@ -146,11 +150,12 @@ class Results:
         self.rows: list[Row] = []
         self.begun, self.spent = process_time(), 0.0
         self.made: list[Row] = []
+        self.before: list[str] = []
         if given.add and (self.out / f"{name}.csv").exists():
             with (self.out / f"{name}.csv").open(newline="") as file:
                 self.rows = [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
             about = json.loads((self.out / f"{name}.json").read_text())
-            self.spent, self.made = about["seconds"], about["made"]
+            self.spent, self.made, self.before = about["seconds"], about["made"], about["command"].split("; ")
 
     def seeds(self) -> list[int]:
         """The seeds of all rows."""
@@ -175,9 +180,8 @@ class Results:
     def keep(self) -> dict[str, Any]:
         """NAME.csv, and in NAME.json how the rows were made, which it returns; a stop loses one seed at most."""
         self.out.mkdir(parents=True, exist_ok=True)
-        given = [each for each in sys.argv[1:] if each != "--add"]
         about = {
-            "command": shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given]),
+            "command": self.command(),
             "seeds": self.seeds(), "seconds": round(self.spent + process_time() - self.begun, 1),
             "machine": f"{platform.machine()}, 1 thread", "made": self.made_so_far(),
         }  # fmt: skip
@@ -188,6 +192,12 @@ class Results:
             writer.writeheader()
             writer.writerows({name: _short(value) for name, value in row.items()} for row in self.rows)
         return about
+
+    def command(self) -> str:
+        """The command of these rows. Where ``--only`` left out parts, also the commands that others were made by."""
+        given = [each for each in sys.argv[1:] if each != "--add"]
+        now = shlex.join(["python", f"examples/decisions/{Path(sys.argv[0]).name}", *given])
+        return "; ".join(dict.fromkeys([*(self.before if "--only" in given else []), now]))
 
     def made_so_far(self) -> list[Row]:
         """By which code each seed was made: seeds of an earlier command keep theirs."""

@@ -1,6 +1,6 @@
 """MNIST in tasks on two cores: pairs of digits with two shared outputs, and class after class with one head.
 
-    python examples/decisions/mnist_tasks.py [--quick]
+    python examples/decisions/mnist_tasks.py [--only pairs] [--quick]
 
 ``pairs``: is the digit odd? Five tasks (0/1, 2/3, ...), a small convolutional network, and nobody says at test time
 from which task an image is. ``classes``: five tasks of two new digits each, one head over all ten. No learner keeps a
@@ -114,10 +114,10 @@ def one(stream: str, name: str, seed: int, quick: bool, results: Results) -> Non
 
 def main(given: Sequence[str] | None = None) -> None:
     """Run both streams, print the table, write rows and figure."""
-    asked = options(__doc__, 3, given)
+    asked = options(__doc__, 5, given, ("pairs", "classes"))
     results = Results("mnist-tasks", asked)
     for seed in range(asked.seeds):
-        for stream in ("pairs", "classes"):
+        for stream in asked.only:
             for name in learners(stream, seed, asked.quick):
                 if not results.where(stream=stream, learner=name, seed=seed, after=TASKS):
                     one(stream, name, seed, asked.quick, results)
@@ -125,13 +125,13 @@ def main(given: Sequence[str] | None = None) -> None:
                     last = results.rows[-1]
                     say(f"seed {seed}, {stream}, {name}: {last['accuracy']:.1f} %, {last['seconds']:.0f} s")
     kinds = list(dict.fromkeys((row["stream"], row["learner"]) for row in results.rows))
-    table = [
-        [stream, name, *(cell(results.values(score, stream=stream, learner=name, after=TASKS), digits)
-                         for score, digits in (("accuracy", 1), ("log_loss", 2), ("ece", 1), ("seconds", 0)))]
-        for stream, name in kinds
-    ]  # fmt: skip
+    scores = (("accuracy", 1), ("log_loss", 2), ("ece", 1), ("seconds", 0))
+    table = []
+    for stream, name in kinds:
+        found = {of: results.values(of, stream=stream, learner=name, after=TASKS) for of, _ in scores}
+        table.append([stream, name, str(len(found["ece"])), *(cell(found[of], digits) for of, digits in scores)])
     note = f"On test images of all tasks after the last one; {TRAIN:,} training images a task; seconds of five updates."
-    heading = ("stream", "learner", "accuracy, %", "log-loss", "ECE, %", "seconds")
+    heading = ("stream", "learner", "seeds", "accuracy, %", "log-loss", "ECE, %", "seconds")
     results.write(heading, table, figure(results, kinds), note)
 
 

@@ -1,6 +1,6 @@
 """Inputs from no known task: a learner of digits is shown letters and noise.
 
-    python examples/decisions/unknown_inputs.py [--quick]
+    python examples/decisions/unknown_inputs.py [--only default fine-tuning] [--quick]
 
 Learners see MNIST in two updates (digits 0-4, then 5-9, one head). Each score ranks test digits against letters
 (notMNIST) and against noise; AUROC is the probability that an unknown input has the larger score.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Baseline, Results, accuracy, auroc, cell, options, say
+from common import Baseline, Results, accuracy, auroc, cell, mean_and_error, options, say
 from matplotlib.figure import Figure
 
 import vcl
@@ -21,6 +21,7 @@ from vcl.lab.datasets import load
 from vcl.lab.figures.style import colour
 
 TRAIN, TEST = 3000, 500
+LEARNERS = ("fine-tuning", "default", "generative")
 
 
 def unknowns(x: np.ndarray, count: int, random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -41,8 +42,8 @@ def entropy(p: np.ndarray) -> np.ndarray:
     return np.asarray(-(p * np.log(np.clip(p, 1e-30, None))).sum(1))
 
 
-def one(seed: int, quick: bool, results: Results) -> None:
-    """All learners of one seed."""
+def one(seed: int, quick: bool, results: Results, only: Sequence[str] = LEARNERS) -> None:
+    """The learners of one seed that have no rows yet."""
     data, random = load("mnist"), np.random.default_rng(seed)
     train, test = (50, 15) if quick else (TRAIN, TEST)
     parts = [random.permutation(np.flatnonzero(data.train_y // 5 == half))[:train] for half in range(2)]
@@ -65,7 +66,8 @@ def one(seed: int, quick: bool, results: Results) -> None:
         return accuracy(learner.predict_proba(x), y)
 
     classes = list(range(10))
-    if not results.where(learner="fine-tuning", seed=seed):
+    missing = [name for name in only if not results.where(learner=name, seed=seed)]
+    if "fine-tuning" in missing:
         tuned = Baseline(trunk, 100, 10, "fine-tuning", seed=seed, **few)
         right, own = learn(tuned), tuned.predict_proba(x)
         each = {kind: tuned.predict_proba(values) for kind, values in others.items()}
@@ -74,14 +76,14 @@ def one(seed: int, quick: bool, results: Results) -> None:
         )
         note("fine-tuning", "entropy", right, entropy(own), {kind: entropy(p) for kind, p in each.items()})
         results.keep()
-    if not results.where(learner="default", seed=seed):
+    if "default" in missing:
         default = vcl.ContinualClassifier(trunk, classes=classes, heads="shared", seed=seed, verbose=0, **few)
         right, unsure = learn(default), default.uncertainty(x)
         spread = {kind: default.uncertainty(values) for kind, values in others.items()}
         note("default", "epistemic", right, unsure.epistemic, {kind: u.epistemic for kind, u in spread.items()})
         note("default", "total", right, unsure.total, {kind: u.total for kind, u in spread.items()})
         results.keep()
-    if not results.where(learner="generative", seed=seed):
+    if "generative" in missing:
         made = vcl.ContinualClassifier(method="generative", classes=classes, seed=seed, verbose=0, **few)
         right = learn(made)
         evidence = {kind: -made.log_evidence(values) for kind, values in others.items()}
@@ -90,36 +92,40 @@ def one(seed: int, quick: bool, results: Results) -> None:
 
 def main(given: Sequence[str] | None = None) -> None:
     """Run all seeds, print the table, write rows and figure."""
-    asked = options(__doc__, 5, given)
+    asked = options(__doc__, 5, given, LEARNERS)
     results = Results("unknown-inputs", asked)
     for seed in range(asked.seeds):
-        one(seed, asked.quick, results)
+        one(seed, asked.quick, results, asked.only)
         say(f"seed {seed}")
         results.keep()
     scores = list(dict.fromkeys((row["learner"], row["score"]) for row in results.rows))
     kinds = list(dict.fromkeys(row["kind"] for row in results.rows))
     table = [
-        [learner, score, cell(results.values("accuracy", learner=learner, score=score, kind=kinds[0])),
+        [learner, score, str(len(results.where(learner=learner, score=score, kind=kinds[0]))),
+         cell(results.values("accuracy", learner=learner, score=score, kind=kinds[0])),
          *(cell(results.values("auroc", learner=learner, score=score, kind=kind)) for kind in kinds)]
         for learner, score in scores
     ]  # fmt: skip
     note = (
         "Accuracy on all ten digits in %, then AUROC in % of digits against each kind of unknown input (50 is chance)."
     )
-    results.write(("learner", "score", "accuracy", *kinds), table, figure(results, scores, kinds), note)
+    results.write(("learner", "score", "seeds", "accuracy", *kinds), table, figure(results, scores, kinds), note)
 
 
 def figure(results: Results, scores: Sequence[tuple[str, str]], kinds: Sequence[str]) -> Figure:
-    """AUROC of each score, in groups by kind."""
-    drawn = Figure(figsize=(6, 3.4), layout="constrained")
+    """AUROC of each score and its standard error, in groups by kind; a line at chance."""
+    drawn = Figure(figsize=(6, 4), layout="constrained")
     axes = drawn.subplots()
     width = 0.8 / len(scores)
     for place, (learner, score) in enumerate(scores):
-        means = [np.mean(results.values("auroc", learner=learner, score=score, kind=kind)) for kind in kinds]
-        axes.bar(np.arange(len(kinds)) + place * width, means, width, color=colour(place), label=f"{learner}: {score}")
+        each = [mean_and_error(results.values("auroc", learner=learner, score=score, kind=kind)) for kind in kinds]
+        means, errors = zip(*each, strict=True)
+        at, label = np.arange(len(kinds)) + place * width, f"{learner}: {score}"
+        axes.bar(at, means, width, yerr=errors, color=colour(place), error_kw={"lw": 1}, label=label)
+    axes.axhline(50, color="grey", lw=0.8)
     axes.set(ylabel="AUROC, %", ylim=(0, 100))
     axes.set_xticks(np.arange(len(kinds)) + 0.4 - width / 2, kinds)
-    axes.legend(fontsize=7, loc="lower right")
+    drawn.legend(fontsize=7, loc="outside lower center", ncols=2)
     return drawn
 
 

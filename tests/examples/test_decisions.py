@@ -145,6 +145,19 @@ def test_seeds_that_are_there_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
     assert ran("bandit", tmp_path, monkeypatch, "--add")[0] == rows
 
 
+def test_parts_are_added_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("mnist", "notmnist")
+    module, asked = script("unknown_inputs"), ["--quick", "--seeds", "1"]
+    for more in (["--only", "fine-tuning"], ["--only", "default"]):
+        monkeypatch.setattr(sys, "argv", ["unknown_inputs.py", *asked, *more])
+        module.main([*asked, *more, "--add", "--out", str(tmp_path)])
+    with (tmp_path / "unknown-inputs.csv").open(newline="") as file:
+        assert list(dict.fromkeys(row["learner"] for row in csv.DictReader(file))) == ["fine-tuning", "default"]
+    command = "python examples/decisions/unknown_inputs.py --quick --seeds 1 --only"
+    about = json.loads((tmp_path / "unknown-inputs.json").read_text())
+    assert about["command"] == f"{command} fine-tuning; {command} default"
+
+
 def test_scores_on_cases_known_by_hand() -> None:
     common = script("common")
     p, y = np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 0])

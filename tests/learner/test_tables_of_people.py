@@ -79,6 +79,29 @@ class TestAnyTable:
         frame = __import__(library).DataFrame(held())
         assert same(tensors(learner().update(frame, Y)), tensors(learner().update(held(), Y)))
 
+    @pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow")
+    def test_tables_of_pyarrow(self) -> None:
+        pyarrow = pytest.importorskip("pyarrow")
+        one, frame = learner().update(held(), Y), pyarrow.table(held())
+        assert same(tensors(learner().update(frame, pyarrow.chunked_array([Y]))), tensors(one))
+        coded = frame.set_column(1, "city", frame["city"].dictionary_encode())
+        assert np.array_equal(one.predict_proba(coded), one.predict_proba(held()))
+        gaps = held(age=[None, *held()["age"][1:]])
+        assert same(
+            tensors(classifier(small_net(width=6)).update(pyarrow.table(gaps), Y)),
+            tensors(classifier(small_net(width=6)).update(gaps, Y)),
+        )
+
+    def test_rows_that_are_not_in_memory_are_refused(self) -> None:
+        class LazyFrame:
+            columns = ("age",)
+
+            def __getitem__(self, name: str) -> None:
+                raise TypeError("LazyFrame is not subscriptable")
+
+        with pytest.raises(VclError, match=r"x is a LazyFrame, whose rows are not in memory; give .* x.collect\(\)"):
+            learner().update(LazyFrame(), Y)
+
     def test_columns_may_be_arrays_and_tensors_and_have_numbers_as_names(self) -> None:
         x = np.random.default_rng(0).normal(size=(ROWS, 2))
         one = classifier(small_net(width=2)).update({0: x[:, 0], 1: torch.from_numpy(x[:, 1])}, Y)

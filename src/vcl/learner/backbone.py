@@ -138,6 +138,7 @@ def backbone(net: nn.Module, example: Tensor, shape: Shape, seed: int = 0) -> Ba
         trunk = with_adapters(trunk, shape.adapters, WITH_ALL, seed)
     posterior: Posterior = "trainable" if shape.adapters is not None else shape.posterior
     chosen = select_posterior(trunk, posterior, name or HEAD)
+    _require_float32(trunk, chosen.frozen)
     width = features(trunk, example)
     trunk = trunk if width.flat else nn.Sequential(trunk, nn.Flatten())
     frozen = chosen.frozen if width.flat else tuple(f"0.{each}" for each in chosen.frozen)
@@ -145,6 +146,16 @@ def backbone(net: nn.Module, example: Tensor, shape: Shape, seed: int = 0) -> Ba
     note = str(chosen) if chosen.frozen else ""
     rest = _copy(rest) if shape.adapters is None and own is None else rest
     return Backbone(prefix, rest, left, width.values, own, shape, note, chosen.frozen)
+
+
+def _require_float32(trunk: nn.Module, frozen: Sequence[str]) -> None:
+    """Raise VclError unless all parameters with a posterior are float32."""
+    for name, value in trunk.named_parameters():
+        if name not in frozen and value.dtype != torch.float32:
+            raise VclError(
+                f"the parameter {name!r} of the network is {str(value.dtype).removeprefix('torch.')}, and learners "
+                "compute in float32; give net.float()."
+            )
 
 
 def _copy(module: nn.Module) -> nn.Module:

@@ -29,13 +29,13 @@ from vcl.learner.given import device_of, refuse_empty_tensors, require_whole
 from vcl.learner.input_kind import Inputs
 from vcl.learner.inputs import examples, rows
 from vcl.learner.knowledge import Knowledge, TaskRecord, digest_of
+from vcl.learner.misfits import saying_what_fits, saying_which_tokens
 from vcl.learner.prepared import Prepared
 from vcl.learner.progress import Bar, say
 from vcl.learner.record import Update, Watch, recorded
 from vcl.learner.saving import EVERY, Saver, as_folder
 from vcl.learner.settings import Settings
 from vcl.learner.sites import sites_after
-from vcl.learner.tables import saying_what_became
 from vcl.learner.update_identity import identity_of
 from vcl.learner.warned import warn_user
 from vcl.learner.way import Net, Part, Step
@@ -156,7 +156,7 @@ class ContinualLearner(ABC):
         digest = digest_of(found.x, targets)
         if not revisit:
             places.refuse_again(place, digest, known)
-        with saying_what_became(found.table):
+        with saying_what_fits(self.net, found.inputs.shape, found.table):
             prepared = self._prepared or Prepared(self._part_for(found.x[:1], found.inputs))
         before = None if known is None else known.outputs.get(place.head)
         outputs, values, units = self._outputs(targets, before, prepared.part)
@@ -166,7 +166,7 @@ class ContinualLearner(ABC):
         draft = Draft(place.task, place.head, found, values, outputs, units, digest, forget)
         bar = Bar(self.verbose > 0)
         try:
-            with as_it_was(checkpoint):
+            with as_it_was(checkpoint), saying_which_tokens(self.net, found.x):
                 if checkpoint is None:
                     learned = self._learned(prepared, draft, Watch(bar), begun)
                 else:
@@ -315,7 +315,8 @@ class ContinualLearner(ABC):
             raise VclError("x has no examples; give at least one.")
         known.inputs.check(found, self.net)
         mean = known.state.propagated.mean
-        return self._part().inputs(known.inputs.tensor(found, known.scaling).to(mean.device), mean).unsqueeze(0)
+        with saying_which_tokens(self.net, found):
+            return self._part().inputs(known.inputs.tensor(found, known.scaling).to(mean.device), mean).unsqueeze(0)
 
     def _rng(self, *purpose: object) -> Rng:
         return Rng(self.settings.seed).at("learner", *purpose)
@@ -349,7 +350,7 @@ class ContinualLearner(ABC):
             known, prior = stored.knowledge(content, learner._loaded_outputs, learner.device)
             learner._check_outputs(known)
             frozen = dict(content.about["frozen"])
-        with saying_what_became(known.table):
+        with saying_what_fits(net, known.inputs.shape, known.table):
             part = learner._part_for(stored.example(known.inputs, known.scaling), known.inputs)
         stored.check_frozen(frozen, part.digests(), path)
         prepared = Prepared(part, prior)

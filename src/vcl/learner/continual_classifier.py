@@ -17,6 +17,7 @@ from vcl.learner.export import exported, samples
 from vcl.learner.generators import Generative
 from vcl.learner.knowledge import Knowledge
 from vcl.learner.labels import Classes, Label, as_array, fixed_classes, labels, plain
+from vcl.learner.misfits import saying_which_tokens
 from vcl.learner.plausible import check_units
 from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
@@ -271,11 +272,13 @@ class ContinualClassifier(ContinualLearner):
         return heads
 
     def _proba(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
-        found = way_of(self.settings.method).mean(*self._asked(rows, head, draws))
+        with saying_which_tokens(self.net, rows):
+            found = way_of(self.settings.method).mean(*self._asked(rows, head, draws))
         return found.double().cpu().numpy()
 
     def _drawn(self, rows: Tensor, head: str, draws: int) -> np.ndarray:
-        found = way_of(self.settings.method).each(*self._asked(rows, head, draws))
+        with saying_which_tokens(self.net, rows):
+            found = way_of(self.settings.method).each(*self._asked(rows, head, draws))
         return found.double().cpu().numpy()
 
     def _asked(self, rows: Tensor, head: str, draws: int) -> tuple[Any, Any, Tensor, str, int, Rng, int]:

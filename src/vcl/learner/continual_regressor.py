@@ -21,6 +21,7 @@ from vcl.learner.export import exported, samples
 from vcl.learner.inputs import some_rows
 from vcl.learner.knowledge import Knowledge
 from vcl.learner.labels import as_numbers
+from vcl.learner.misfits import saying_which_tokens
 from vcl.learner.plausible import check_units
 from vcl.learner.prepared import Prepared
 from vcl.learner.record import Watch
@@ -260,7 +261,8 @@ class ContinualRegressor(ContinualLearner):
         noise = (known.noise or {}).get(head)
         likelihood = self._family(known.outputs[head], noise)
         belief = known.state.predictive[head]
-        found = predict_outputs(belief, self._model(likelihood), rows, head, self._rng("predict"), draws)
+        with saying_which_tokens(self.net, rows):
+            found = predict_outputs(belief, self._model(likelihood), rows, head, self._rng("predict"), draws)
         return head, found.cpu(), likelihood
 
     def _in_units(self, values: Tensor, head: str) -> np.ndarray:

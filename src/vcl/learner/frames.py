@@ -21,9 +21,21 @@ def size_of(frame: Any) -> int:
     return max((len(values) for values in columns_of(frame).values()), default=0)
 
 
+def names_of(frame: Any) -> list[Any]:
+    """The names of the columns; VclError for a table whose rows are still to be computed."""
+    if isinstance(frame, Mapping):
+        return list(frame)
+    if not hasattr(frame, "__len__"):
+        raise VclError(
+            f"x is a {type(frame).__name__}, whose rows are not in memory; give a table that is, such as x.collect()."
+        )
+    # A table of pyarrow has its columns as ``columns``, and their names elsewhere.
+    return list(frame.column_names if hasattr(type(frame), "column_names") else frame.columns)
+
+
 def columns_of(frame: Any) -> dict[str, np.ndarray]:
     """The columns by their names, in their order; VclError for names that come twice and for different lengths."""
-    names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
+    names = names_of(frame)
     if len({str(name) for name in names}) != len(names):
         twice = next(str(name) for name in names if [str(each) for each in names].count(str(name)) > 1)
         raise VclError(f"the table has the column {twice!r} twice; give each column a name of its own.")
@@ -42,7 +54,7 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
 
 def declared_categorical(frame: Any) -> set[str]:
     """The columns that pandas declares categorical, whose values may be numbers."""
-    names = list(frame) if isinstance(frame, Mapping) else list(frame.columns)
+    names = names_of(frame)
     given = {str(name): frame[name] for name in names}
     return {
         name

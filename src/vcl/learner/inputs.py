@@ -51,7 +51,10 @@ def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
             raise VclError("x is a table with named columns, but the learner was begun with arrays; give an array.")
         return table.numbers(x, warn)
     if isinstance(x, DataLoader | Dataset):
-        raise VclError(f"x is a {type(x).__name__}; to predict, give an array or a tensor of inputs.")
+        raise VclError(
+            f"x is a {type(x).__name__}; to predict, give an array or a tensor of inputs, as in "
+            "torch.stack([x for x, y in dataset])."
+        )
     if table is not None:
         width = getattr(x, "shape", (0, 0))[1:]
         raise VclError(

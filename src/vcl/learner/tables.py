@@ -16,8 +16,7 @@ null and ?, in any case.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
 
@@ -25,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vcl.errors import InputError, VclError
+from vcl.errors import VclError
 from vcl.learner.frames import columns_of, declared_categorical, is_nothing
 from vcl.learner.given import require_utf8
 
@@ -165,17 +164,6 @@ def became(table: Table, most: int = 8) -> str:
         f"{columns} column{'s' if columns > 1 else ''} became {count} input{'s' if count > 1 else ''} ({shown}); use "
         f"vcl.mlp({count}, ...), or another network for {count}."
     )
-
-
-@contextmanager
-def saying_what_became(table: Table | None) -> Iterator[None]:
-    """Where a network does not take a table's inputs, the error also has :func:`became`."""
-    try:
-        yield
-    except InputError as error:
-        if table is None:
-            raise
-        raise InputError(f"{str(error).rstrip('.')}; {became(table)}") from error
 
 
 def _column(name: str, values: np.ndarray, categorical: bool) -> Column:
