@@ -434,6 +434,33 @@ def test_folders_that_are_no_model_are_refused(here: Path) -> None:
     assert "is damaged" in fault("model predict diabetes diabetes1.csv")
 
 
+@pytest.mark.parametrize("line", ["info wine", "predict wine wine0.csv", "update wine wine1.csv"])
+def test_a_model_that_lost_its_manifest_is_not_taken_for_a_new_one(here: Path, line: str) -> None:
+    """What it has learned must not begin anew."""
+    manifest = Path("wine/learner.json").read_bytes()
+    Path("wine/learner.json").unlink()
+    before = files_under(Path("wine"))
+    said = "the model in wine is damaged (it lacks learner.json); restore it from a copy."
+    assert fault(f"model {line}") == said
+    assert files_under(Path("wine")) == before
+    Path("wine/learner.json").write_bytes(manifest)
+    assert "update 1" in done("model info wine")
+
+
+def test_a_first_update_that_was_killed_while_its_files_were_moved_is_learned_again(here: Path) -> None:
+    done(NEW.format("m"))
+    recipe = Path("m/model.json").read_bytes()
+    done("model update m wine0.csv --target label --quiet")
+    Path("m/.first-update").mkdir()
+    Path("m/learner.json").rename("m/.first-update/learner.json")
+    Path("m/model.json").write_bytes(recipe)
+    assert "nothing learned yet" in done("model info m")
+    done("model update m wine0.csv --target label --quiet")
+    assert sorted(path.name.partition("-")[0] for path in Path("m").iterdir()) == [
+        "arrays", "learner.json", "model.json", "state"
+    ]  # fmt: skip
+
+
 def test_a_later_update_cannot_change_target_or_columns(here: Path) -> None:
     assert "--target is 'hue', and this model learns 'label'" in fault("model update wine wine1.csv --target hue")
     assert "--drop is hue, and the first update left out nothing" in fault("model update wine wine1.csv --drop hue")

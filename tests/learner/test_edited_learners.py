@@ -66,7 +66,7 @@ def test_a_learner_that_works_or_one_sentence(name: str, tmp_path: Path) -> None
     for number, path in enumerate(places(about)):
         for odd in ODD[number % 4 :: 4]:  # the others were tried too, which takes four times the time
             changed = edited(about, path, odd)
-            manifest.write_text(json.dumps({**changed, "check": folder._check(changed)}))
+            manifest.write_text(json.dumps({**changed, "check": folder.checksum_of(changed)}))
             try:
                 found = type(learner).load(
                     tmp_path / "model", small_net(width=width) if width else None, device="cpu", verbose=0

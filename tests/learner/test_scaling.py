@@ -179,7 +179,7 @@ class TestImages:
 
     def test_a_folder_of_earlier_versions_keeps_its_scale(self, tmp_path: Path) -> None:
         """They left images as they are; their settings say "auto" too."""
-        from vcl.learner.folder import _check
+        from vcl.learner.folder import checksum_of
 
         x, later = ((255 * each).astype(np.uint8) for each in (IMAGES, IMAGES[::-1] ** 2))
         net = small_net(width=16)
@@ -187,7 +187,7 @@ class TestImages:
         old.save(tmp_path)
         about = json.loads((tmp_path / "learner.json").read_text())
         about["settings"]["standardize"] = "auto"
-        (tmp_path / "learner.json").write_text(json.dumps({**about, "check": _check(about)}))
+        (tmp_path / "learner.json").write_text(json.dumps({**about, "check": checksum_of(about)}))
         found = ContinualClassifier.load(tmp_path, net, device="cpu", verbose=0)
         assert found._knows().scaling is None
         assert same(tensors(found.update(later, LABELS)), tensors(old.update(later, LABELS)))

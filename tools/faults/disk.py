@@ -188,18 +188,19 @@ class Tried(NamedTuple):
             halves = [name for name in self.before if there.get(name) not in (self.before[name], self.after.get(name))]
             if halves:
                 return lost(f"{note}: neither old nor new: {', '.join(halves)}; {first.last}")
-        said = [first.said]
+        both = [first.said]
         if first.code:
             end = run(self.job.work, folder, drawn=self.job.drawn)
-            said.append(end.said)
+            both.append(end.said)
             if end.wrong or end.code:
                 return lost(f"{note}: with room again it ended with {end.code}: {end.wrong or end.last}")
         other = differing(self.job.answer(folder), self.after)
         known = Undisturbed({}, 0.0, self.said)
-        again = Killed(1, tuple(said), first).lost(known) if len(said) > 1 else ""
+        again = Killed(1, tuple(both), first).lost(known) if len(both) > 1 else ""
         if other or again:
             return lost(f"{note}: {other or again}; {first.last}")
-        return Outcome(fault, Result.REFUSED if first.code else Result.SURVIVED, first.last if first.code else "")
+        said = first.last.replace(f"{folder}/", "") if first.code else ""
+        return Outcome(fault, Result.REFUSED if first.code else Result.SURVIVED, said)
 
 
 def copied(base: Path, to: Path) -> Path:

@@ -49,6 +49,8 @@ class Scene(NamedTuple):
     asks: Sequence[Ask]
     left_out: tuple[str, ...] = ()
     """Files that another scene has too."""
+    swaps: bool = True
+    """Whether files are swapped with another run's."""
 
 
 class Made(NamedTuple):
@@ -86,6 +88,8 @@ class Made(NamedTuple):
 
     def counterpart(self, file: Path) -> Path | None:
         """The same file of the other run."""
+        if not self.scene.swaps:
+            return None
         here = [each for each in self.files if role(each) == role(file)]
         there = [
             each for each in files_in(self.base / str(True), self.scene.within) if role(each) == role(file)
@@ -134,6 +138,7 @@ class Made(NamedTuple):
 def plain(line: str) -> str:
     """A sentence without what differs from one file to the next, so that alike ones are counted together."""
     line = line.rpartition("UserWarning: ")[2]  # before it is the place in the source
+    line = re.sub(r"/[^:]*?/copy/", "", line)  # the trial's folder
     return re.sub(r"'[^']*'|\d+|[0-9a-f]{12,}", "…", OTHERS.sub("…", line))[:200]
 
 
@@ -287,4 +292,5 @@ def models() -> Iterator[Scene]:
     ]
     yield Scene("a model that has learned", learned, people.MODEL, asks)
     first = partial(people.commands, people.MADE[1], people.TOLD)
-    yield Scene("a model that is new", new, people.MODEL, [Ask("update", first, left)])
+    # A new model is its description and no more: with that of another, it is the other.
+    yield Scene("a model that is new", new, people.MODEL, [Ask("update", first, left)], swaps=False)

@@ -61,8 +61,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def has_learned(folder: Path) -> bool:
-    """Whether there was an update."""
-    return (folder / MANIFEST).is_file()
+    """Whether there was an update; VclError if there was one whose manifest is gone, which must not begin anew."""
+    if (folder / MANIFEST).is_file():
+        return True
+    if not (folder / FIRST).exists() and any(_tensors(folder)):
+        raise VclError(f"the model in {folder} is damaged (it lacks {MANIFEST}); restore it from a copy.")
+    return False
 
 
 def load(folder: Path, recipe: Recipe, device: str = "cpu", verbose: int = 1) -> Learner:
@@ -115,12 +119,19 @@ def save(folder: Path, learner: Learner, recipe: Recipe) -> None:
 
 def clear(folder: Path) -> None:
     """Remove what an interrupted first update left; the caller has locked the folder."""
+    if (folder / FIRST).exists() and not (folder / MANIFEST).exists():
+        for file in _tensors(folder):  # those that were moved already, before their manifest
+            file.unlink(missing_ok=True)
     shutil.rmtree(folder / FIRST, ignore_errors=True)
 
 
 def _load(folder: Path, recipe: Recipe, device: str, verbose: int) -> Learner:
     net = recipe.network(inputs_of(folder, recipe))
     return recipe.learner_class.load(folder, net, device=device, verbose=verbose)
+
+
+def _tensors(folder: Path) -> list[Path]:
+    return [*folder.glob("state-*.safetensors"), *folder.glob("arrays-*.safetensors")]
 
 
 def _stamp(folder: Path) -> tuple[int, int]:
