@@ -49,6 +49,7 @@ ERRORS: dict[str, Callable[[], Exception]] = {
     ),
 }
 MEMORY = re.compile(r"^vcl: .*memory ran out in .*[;.]")
+BEFORE = re.compile(rf"{MEMORY.pattern}|^vcl: there is not enough memory \(.*\); give fewer .*\.$")
 DIVERGED = re.compile(
     r"^vcl: task \d+ \(.+\): .*(became non-finite in epoch \d+ of \d+|is not finite).*\(seed [\d, ]+\).*"
     r"(lower it|out of range).*( of '|every tensor|largest magnitude).*"
@@ -86,7 +87,9 @@ def memory(place: str, kind: str, folder: Path, rng: Random) -> Outcome:
     count = passes(line, partial(failing, module, owner, name, 0, kind), folder / "counted", place)
     number = rng.randint(1, count)
     end = run(line, folder / "trial", partial(failing, module, owner, name, number, kind), drawn=False)
-    return ended_well(fault, f"{method}, pass {number} of {count}", end, MEMORY, line, wanted, folder / "trial")
+    begun = (folder / "trial" / OUT).exists()  # before, there is no task to name
+    sentence = MEMORY if begun else BEFORE
+    return ended_well(fault, f"{method}, pass {number} of {count}", end, sentence, line, wanted, folder / "trial")
 
 
 def diverging(way: str, method: str, folder: Path, rng: Random) -> Outcome:
