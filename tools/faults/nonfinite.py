@@ -8,6 +8,7 @@ have beside it, and the record says who is missing. This is the family ``numbers
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -28,8 +29,8 @@ METHODS = ("vcl-random", "vcl-natural", "ewc", "si", "lp", "vcl-kron", "ewc-kron
 STACKS = ("vcl-random", "vcl-natural", "ewc", "si", "ewc-kron")
 """Methods whose stacks lose a seed."""
 GRIDS = ("ewc", "si", "ewc-kron")
-TIMES = 3
-"""Trials of each method and way."""
+TIMES = 2
+"""Trials of each method, place and way."""
 
 PLACES = {
     "a step": ("vcl.fitting.step", "Eager", "__call__", "vcl-random"),
@@ -48,6 +49,7 @@ ERRORS: dict[str, Callable[[], Exception]] = {
     ),
 }
 MEMORY = re.compile(r"^vcl: .*memory ran out in .*[;.]")
+BEFORE = re.compile(rf"{MEMORY.pattern}|^vcl: there is not enough memory \(.*\); give fewer .*\.$")
 DIVERGED = re.compile(
     r"^vcl: task \d+ \(.+\): .*(became non-finite in epoch \d+ of \d+|is not finite).*\(seed [\d, ]+\).*"
     r"(lower it|out of range).*( of '|every tensor|largest magnitude).*"
@@ -82,11 +84,12 @@ def memory(place: str, kind: str, folder: Path, rng: Random) -> Outcome:
     fault = f"memory runs out ({kind} error) in {place}"
     line = line_of(method, "split-digits", SAVE)
     wanted = undisturbed(line, folder / "whole")
-    run(line, folder / "counted", partial(failing, module, owner, name, 0, kind), drawn=False)
-    count = int((folder / "counted" / CALLS).read_text())
+    count = passes(line, partial(failing, module, owner, name, 0, kind), folder / "counted", place)
     number = rng.randint(1, count)
     end = run(line, folder / "trial", partial(failing, module, owner, name, number, kind), drawn=False)
-    return ended_well(fault, f"{method}, pass {number} of {count}", end, MEMORY, line, wanted, folder / "trial")
+    begun = (folder / "trial" / OUT).exists()  # before, there is no task to name
+    sentence = MEMORY if begun else BEFORE
+    return ended_well(fault, f"{method}, pass {number} of {count}", end, sentence, line, wanted, folder / "trial")
 
 
 def diverging(way: str, method: str, folder: Path, rng: Random) -> Outcome:
@@ -94,8 +97,7 @@ def diverging(way: str, method: str, folder: Path, rng: Random) -> Outcome:
     fault = f"{way} leaves the finite numbers"
     line = line_of(method, "split-digits", SAVE).replace("--seeds 2", "--seeds 1")
     wanted = undisturbed(line, folder / "whole")
-    run(line, folder / "counted", partial(spoiling, way, 0, 0), drawn=False)
-    count = int((folder / "counted" / CALLS).read_text())
+    count = passes(line, partial(spoiling, way, 0, 0), folder / "counted", "a step")
     number = rng.randint(1, count)
     end = run(line, folder / "trial", partial(spoiling, way, number, 0), drawn=False)
     note = f"{method}, step {number} of {count}"
@@ -119,28 +121,31 @@ def ended_well(
 def one_of(what: str, method: str, line: str, folder: Path, rng: Random) -> Outcome:
     """One run of a stack diverges at a random step; the others end at the bytes that they have beside it."""
     fault = f"one {what} of a stack diverges"
-    undisturbed(line, folder / "whole")
-    kept_rows(line, folder / "beside")
-    run(line, folder / "counted", partial(spoiling, "a weight", 0, 0), drawn=False)
-    count, gone = int((folder / "counted" / CALLS).read_text()), rng.randrange(3)
+    wanted = undisturbed(line, folder / "whole")
+    count, gone = passes(line, partial(spoiling, "a weight", 0, 0), folder / "counted", "a step"), rng.randrange(3)
     number = rng.randint(1, count)
     end = run(line, folder / "trial", partial(spoiling, "a weight", number, gone), drawn=False)
     note = f"{method}, run {gone}, step {number} of {count}"
     wrong = end.wrong or (f"it ended with {end.code}: {end.last}" if end.code else "")
-    wrong = wrong or badly_set_aside(folder, end, gone)
+    wrong = wrong or badly_set_aside(folder / "trial" / OUT, wanted, end, gone)
     return Outcome(fault, Result.LOST if wrong else Result.SURVIVED, f"{note}: {wrong}" if wrong else "")
 
 
-def kept_rows(line: str, folder: Path) -> None:
-    """The undisturbed run's results, in a folder of their own."""
-    end = run(line, folder, drawn=False)
-    if end.code:
-        raise RuntimeError(end.said)
+PASSES: dict[tuple[str, str], int] = {}
+"""Of the commands whose passes of a place were counted already."""
 
 
-def badly_set_aside(folder: Path, end: Ended, gone: int) -> str:
+def passes(line: str, count: Callable[[], object], folder: Path, place: str) -> int:
+    """How often a run passes a place."""
+    if (line, place) not in PASSES:
+        run(line, folder, count, drawn=False)
+        PASSES[line, place] = int((folder / CALLS).read_text())
+    return PASSES[line, place]
+
+
+def badly_set_aside(out: Path, whole: Undisturbed, end: Ended, gone: int) -> str:
     """What is wrong with the results without one run; nothing if the others' rows are the same and it is told of."""
-    (path,) = (folder / "trial" / OUT / "parts").glob("*/part.json")
+    (path,) = (out / "parts").glob("*/part.json")
     known = json.loads(path.read_text())
     aside = known["set_aside"]
     if [each["run"] for each in aside] != [gone]:
@@ -150,33 +155,30 @@ def badly_set_aside(folder: Path, end: Ended, gone: int) -> str:
         return "nobody says that a run is missing"
     if not aside[0]["reason"].endswith(".") or "task" not in said[0]:
         return f"the record does not say why: {aside[0]}"
-    (whole,) = (folder / "beside" / OUT / "parts").glob("*/rows.csv")
-    runs = [(lam, seed) for lam, seed in known["runs"]]
-    labels = {run: key_of(run, known["method"]) for run in range(len(runs)) for run in [runs[run]]}
-    left = {labels[run] for place, run in enumerate(runs) if place != gone}
-    found, wanted = rows_of(path.with_name("rows.csv")), rows_of(whole)
+    labels = [key_of(lam, seed, known["method"]) for lam, seed in known["runs"]]
+    left = [label for place, label in enumerate(labels) if place != gone]
+    name = path.with_name("rows.csv").relative_to(out).as_posix()
+    found, wanted = rows_of((out / name).read_text()), rows_of(whole.kept[name].decode())
     for key in left:
         if found.get(key) != wanted.get(key) or not found.get(key):
             return f"the rows of {key} are others"
-    last = max(int(row[2]) for row in wanted[next(iter(left))])
-    more = [row for row in found.get(labels[runs[gone]], ()) if int(row[2]) == last]
+    last = max(int(row[2]) for row in wanted[left[0]])
+    more = [row for row in found.get(labels[gone], ()) if int(row[2]) == last]
     return "it has rows of the run that diverged after the last task" if more else ""
 
 
-def key_of(one: tuple[Any, int], method: str) -> tuple[str, str]:
+def key_of(lam: float | None, seed: int, method: str) -> tuple[str, str]:
     """Label and seed of a run, as its rows have them."""
     from vcl.lab.results import label
 
-    lam, seed = one
     return method if lam is None else label(method, lam), str(seed)
 
 
-def rows_of(path: Path) -> dict[tuple[str, str], list[list[str]]]:
+def rows_of(text: str) -> dict[tuple[str, str], list[list[str]]]:
     """The rows of each run, as texts."""
     found: dict[tuple[str, str], list[list[str]]] = {}
-    with path.open(newline="") as file:
-        for row in list(csv.reader(file))[1:]:
-            found.setdefault((row[0], row[1]), []).append(row)
+    for row in list(csv.reader(io.StringIO(text)))[1:]:
+        found.setdefault((row[0], row[1]), []).append(row)
     return found
 
 

@@ -126,7 +126,7 @@ def handed(name: str, reader: Any, count: int, seed: int) -> dict[str, Any]:
 
     trees = [reader.format.unpack(content) for content in reader.valid]
     done = {"name": name, "refused": 0, "read": 0, "slowest": 0.0, "grown": 0, "lost": []}
-    before, left = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, count
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     @seeded(seed)
     @settings(
@@ -135,7 +135,6 @@ def handed(name: str, reader: Any, count: int, seed: int) -> dict[str, Any]:
     )  # fmt: skip
     @given(DRAWN)
     def tried(drawn: Drawn) -> None:
-        nonlocal left
         base = drawn.base % len(trees)
         content = reader.valid[base] if drawn.whole is None else drawn.whole
         if drawn.inside and drawn.whole is None:
@@ -145,25 +144,17 @@ def handed(name: str, reader: Any, count: int, seed: int) -> dict[str, Any]:
         reader.place.write_bytes(content[: 2**24])
         began = perf_counter()
         ended = attempt(reader)
-        left -= 1
         done["slowest"] = max(done["slowest"], perf_counter() - began)
         if ended not in ("read", "refused"):
             raise LostError(ended)
         done[ended] += 1
 
-    while left > 0 and len(done["lost"]) < 3:
-        asked = left
-        try:
-            tried()
-        except LostError as error:
-            done["lost"].append(f"{error}; the file begins with {reader.place.read_bytes()[:80]!r}")
-            break
-        except BaseExceptionGroup as several:
-            done["lost"] += [str(each) for each in several.exceptions]
-            break
-        if left == asked:
-            break
-        seed += 1
+    try:
+        tried()
+    except LostError as error:
+        done["lost"].append(f"{error}; the file begins with {reader.place.read_bytes()[:80]!r}")
+    except BaseExceptionGroup as several:
+        done["lost"] += [str(each) for each in several.exceptions]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return done | {"grown": grown // 1024}
 

@@ -91,10 +91,13 @@ def eight_parts(folder: Path) -> Outcome:
 
 
 def prepared(folder: Path) -> Outcome:
-    """Eight processes learn generators of other seeds' numbers, all of which one classifier judges: it is made once."""
+    """Eight processes learn generators, each of another number of epochs, which one classifier judges: it is made once.
+
+    Other numbers of seeds would be runs of one part, which one process begins and others are refused.
+    """
     fault = f"{PROCESSES} cold starts, what all parts need"
     lines = [
-        line_of("vcl", "generative-digits").replace("--seeds 2", f"--seeds {1 + number}") for number in range(PROCESSES)
+        line_of("vcl", "generative-digits").replace(" epochs=3", f" epochs={1 + number}") for number in range(PROCESSES)
     ]
     ends, counted = together(lines, folder / "shared")
     made = {name: count for name, count in counted.items() if name.startswith("made ")}
