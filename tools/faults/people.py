@@ -123,8 +123,8 @@ def tell_after_update() -> None:
         Path(ANSWER).write_bytes(found.predict_proba(data(9)[0], draws=20).tobytes())
 
 
-def fetch(url: str, digests: list[str]) -> None:
-    """Fetch a small dataset into the cache ``cache/``, and say what was read."""
+def fetch(url: str, digests: list[str]) -> str:
+    """Fetch a small dataset into the cache ``cache/``; a digest of what was read."""
     from hashlib import sha256
 
     from vcl.lab.datasets.idx_set import IdxFiles, idx_set
@@ -139,7 +139,12 @@ def fetch(url: str, digests: list[str]) -> None:
         entry = idx_set("tiny", "a tiny set", IdxFiles(*digests), tuple("abcdefghij"), [mirror(url)] if url else [])
         found = load_dataset(entry, None, True, print)
         arrays = (found.train_x, found.train_y, found.test_x, found.test_y)
-        Path(ANSWER).write_text(sha256(b"".join(each.tobytes() for each in arrays)).hexdigest())
+        return sha256(b"".join(each.tobytes() for each in arrays)).hexdigest()
+
+
+def read_cache(digests: list[str]) -> None:
+    """Read that dataset from the cache alone."""
+    Path(ANSWER).write_text(fetch("", digests))
 
 
 def answer(work: Callable[[], object], folder: Path) -> bytes:

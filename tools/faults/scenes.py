@@ -250,7 +250,7 @@ def scenes(url: str, wanted: Sequence[str], short: bool) -> Iterator[Scene]:
         else:
             done(partial(people.fetch, url, list(wanted)), folder)
 
-    yield Scene("a data cache", cache, "cache", [Ask("read", partial(people.fetch, "", list(wanted)), left)])
+    yield Scene("a data cache", cache, "cache", [Ask("read", partial(people.read_cache, list(wanted)), left)])
 
 
 def learners() -> Iterator[Scene]:
