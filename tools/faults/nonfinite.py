@@ -53,6 +53,7 @@ BEFORE = re.compile(rf"{MEMORY.pattern}|^vcl: there is not enough memory \(.*\);
 DIVERGED = re.compile(
     r"^vcl: task \d+ \(.+\): .*(became non-finite in epoch \d+ of \d+|is not finite).*\(seed [\d, ]+\).*"
     r"(lower it|out of range).*( of '|every tensor|largest magnitude).*"
+    r"|^vcl: task \d+ \(.+\): the predictions on task .+ are not finite; .*lower it"  # after the last epoch
 )
 
 

@@ -90,12 +90,9 @@ class Saver:
                         self.write(self.journal.entries)
                 raise
             except NonFiniteError:
-                # Where the fit stands on disk may not be finite already; its finished stages are the last good state.
-                good = {name: entry for name, entry in self.journal.entries.items() if entry.done}
+                # What is saved of the task may hold what diverged; the last good state is the one before the task.
                 with suppress(OSError):
                     self.files.drop()
-                if good:
-                    self.write(good)
                 raise
 
 
