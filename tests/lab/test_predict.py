@@ -458,4 +458,6 @@ def test_every_tensor_of_the_networks(runs: Path) -> None:
     path.unlink()
     assert fault("predict split --task 0/1").startswith(f"{path} cannot be read (")
     shutil.copy(part_folder(Path("split"), "split-digits-mle") / "predictive.safetensors", path)
+    assert "it belongs to another part" in fault("predict split --task 0/1")
+    without_checksums(Path("split"))
     assert call("predict split --task 0/1").exit_code == 0, "a point is a belief too"
