@@ -90,15 +90,19 @@ def test_the_skeletons_are_a_method_and_an_experiment(tmp_path: Path) -> None:
 
 
 def test_the_plugins_of_the_lab_run(tmp_path: Path) -> None:
-    method, experiment = (code for _, code in blocks((ROOT / "docs" / "plugins.md").read_text(), "python"))
+    method, experiment, data = (code for _, code in blocks((ROOT / "docs" / "plugins.md").read_text(), "python"))
     (tmp_path / "my_method.py").write_text("\n".join(method))
     (tmp_path / "my_experiment.py").write_text("\n".join(experiment))
+    (tmp_path / "my_data.py").write_text("\n".join(data))
     plugins = "--plugin my_method.py --plugin my_experiment.py"
     said = vcl(tmp_path, f"run clusters --preset smoke --method mle,vcl,vcl-fading {plugins} --out out")
     assert "vcl-fading" in said
     assert "vcl-fading" in vcl(
         tmp_path, "run permuted-digits --preset smoke --method vcl-fading --plugin my_method.py --dry-run"
     )
+    vcl(tmp_path, "run split --dataset squares --preset smoke --method mle --plugin my_data.py --out out")
+    rows = (tmp_path / "out" / "split-on-squares" / "rows.csv").read_text()
+    assert "\nmle," in rows
 
 
 def test_the_page_of_models_runs_from_its_first_line_to_its_last(

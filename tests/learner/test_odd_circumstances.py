@@ -47,6 +47,14 @@ def test_a_network_without_values_is_refused() -> None:
         ContinualClassifier(nn.Sequential(nn.Linear(4, 6, device="meta")))
 
 
+def test_a_lazy_network_is_refused_until_it_was_called() -> None:
+    net = nn.Sequential(nn.LazyLinear(6), nn.ReLU())
+    with pytest.raises(VclError, match=r"^'0.weight' of the network is lazy and has no size yet; call the network"):
+        ContinualClassifier(net)
+    net(torch.zeros(1, 4))
+    ContinualClassifier(net)
+
+
 HALF = "\ud800"
 
 

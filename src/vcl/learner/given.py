@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from vcl.errors import VclError
 
@@ -38,10 +39,15 @@ def device_of(device: Any) -> torch.device:
 
 
 def refuse_empty_tensors(net: Any) -> None:
-    """Raise VclError for a network on the device "meta", whose parameters have no values."""
+    """Raise VclError for a network whose parameters have no values: lazy ones, or ones on the device "meta"."""
     if not isinstance(net, nn.Module):
         return
     for name, value in (*net.named_parameters(), *net.named_buffers()):
+        if is_lazy(value):
+            raise VclError(
+                f"{name!r} of the network is lazy and has no size yet; call the network once on an example as it gets "
+                "it, as in net(torch.zeros(1, inputs)), or name the sizes of its layers."
+            )
         if value.is_meta:
             raise VclError(
                 f"{name!r} of the network is on the device 'meta' and has no values; make the network on a real device "
