@@ -28,7 +28,7 @@ from vcl.lab.remote.claims import owner_of
 from vcl.lab.remote.files import Files
 from vcl.lab.saved import read_inputs
 from vcl.learner.checkpoint import from_bytes
-from vcl.learner.folder import _check
+from vcl.learner.folder import checksum_of
 
 
 def refused(read: Callable[[], object]) -> str:
@@ -112,7 +112,7 @@ def test_a_learner_without_its_version(tmp_path: Path) -> None:
     recipe = learned(tmp_path)
     about = json.loads((tmp_path / "learner.json").read_text())
     del about["vcl"]
-    (tmp_path / "learner.json").write_text(json.dumps({**about, "check": _check(about)}))
+    (tmp_path / "learner.json").write_text(json.dumps({**about, "check": checksum_of(about)}))
     assert "is damaged ('vcl' is missing)" in refused(lambda: described.as_text(tmp_path, recipe))
 
 
