@@ -27,6 +27,7 @@ from vcl.lab.remote import published as manifests
 from vcl.lab.remote.claims import owner_of
 from vcl.lab.remote.files import Files
 from vcl.lab.saved import read_inputs
+from vcl.lab.sums import signed
 from vcl.learner.checkpoint import from_bytes
 from vcl.learner.folder import checksum_of
 
@@ -102,7 +103,7 @@ def learned(folder: Path) -> recipes.Recipe:
 def test_a_model_that_names_a_huge_network(tmp_path: Path) -> None:
     learned(tmp_path)
     about = json.loads((tmp_path / recipes.NAME).read_text())
-    (tmp_path / recipes.NAME).write_text(json.dumps({**about, "hidden": [2**50]}))
+    (tmp_path / recipes.NAME).write_text(json.dumps(signed({**about, "hidden": [2**50]})))
     recipe = recipes.read(tmp_path)
     assert "larger than what was learned" in refused(lambda: kept.load(tmp_path, recipe))
     assert "memory ran out in the making of the network" in refused(lambda: recipe.network(2))
