@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from vcl.beliefs.factors import DiagonalFactor
-from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.health import MANY, still_moving
 from vcl.fitting.journal import Journal
