@@ -203,3 +203,16 @@ def test_a_state_of_another_family_a_single_task_and_other_inputs_get_a_sentence
         next(learn(state, task, model, Method(VariationalKL()), rng))  # type: ignore[arg-type]
     with pytest.raises(VclError, match="the network does not take inputs of shape"):
         predict(state, model, task.train.x[..., :-1], "h0", rng)
+
+
+def test_values_that_an_array_would_not_show_are_refused() -> None:
+    x, y = np.ones((4, 2)), np.array([0, 1, 0, 1])
+    mask = np.arange(4) == 2
+    with pytest.raises(VclError, match=r"task 't': x has masked values in 1 rows, the first at row 2"):
+        dataset(np.ma.masked_array(x, np.stack([mask, mask], 1)), y, "t")  # type: ignore[arg-type]
+    with pytest.raises(VclError, match=r"task 't': y has masked values in 1 rows"):
+        dataset(x, np.ma.masked_array(y, mask), "t")  # type: ignore[arg-type]
+    with pytest.raises(VclError, match=r"x is a tensor of the layout sparse_coo; give what to_dense\(\) makes"):
+        dataset(torch.eye(4).to_sparse(), torch.from_numpy(y), "t")
+    whole = dataset(np.ma.masked_array(x, False), y, "t")  # type: ignore[arg-type]
+    assert torch.equal(whole.x[0], torch.ones(4, 2, dtype=torch.float64))

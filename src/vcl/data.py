@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -125,10 +125,24 @@ def as_tensor(values: Array, what: str) -> Tensor:
 
     Data is never differentiated.
     """
+    refuse_hidden(what, values)
     try:
         return torch.as_tensor(values).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise VclError(f"{what} cannot be read as numbers ({error}); give a numeric array or a tensor.") from error
+
+
+def refuse_hidden(what: str, values: Any) -> None:
+    """Raise VclError for values that an array would not show as they are: masked ones, and sparse tensors."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        rows = np.flatnonzero(np.ma.getmaskarray(np.atleast_1d(values)).any(tuple(range(1, values.ndim))))
+        raise VclError(
+            f"{what} has masked values in {len(rows)} rows, the first at row {rows[0]}; fill them, as filled(0) does, "
+            "or drop those rows."
+        )
+    if isinstance(values, Tensor) and values.layout != torch.strided:
+        layout = str(values.layout).removeprefix("torch.")
+        raise VclError(f"{what} is a tensor of the layout {layout}; give what to_dense() makes of it.")
 
 
 def dataset(

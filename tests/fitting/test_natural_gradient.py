@@ -60,6 +60,19 @@ def test_a_step_is_what_the_equations_say(scale: int) -> None:
         torch.testing.assert_close((-scale * parameters[1]).exp(), s, rtol=1e-10, atol=0)
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_mean_moves_by_one_standard_deviation_at_most(sign: int) -> None:
+    """A gradient that stays the same has less and less noise, so that Newton's step grows beyond sigma."""
+    steps, mean, log_var = 40, torch.zeros(1, 3, dtype=torch.float64), torch.tensor([[-4.0, 0.0, 2.0]]).double()
+    optimiser = NaturalGradient(momentum=0.0).optimiser(steps)((mean, log_var), 1.0)
+    sigma, moves = (0.5 * log_var).exp(), []
+    for _ in range(steps):
+        before = mean.clone()
+        optimiser.step((torch.full_like(mean, sign * 1e3), torch.zeros_like(mean)))
+        moves.append(sign * (mean - before) / sigma)
+    torch.testing.assert_close(torch.stack(moves).amax(0), torch.ones_like(mean), rtol=1e-12, atol=0)
+
+
 def test_pieces_and_runs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     g = torch.Generator().manual_seed(0)
     start = torch.randn(2, 3, 101, generator=g)

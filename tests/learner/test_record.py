@@ -1,5 +1,8 @@
 """What an update says of its fit."""
 
+from typing import Any
+
+import pytest
 import torch
 
 from vcl.beliefs import MeanField
@@ -44,3 +47,26 @@ def test_what_was_lost_leaves_out_the_pull_of_the_prior() -> None:
     prior = MeanField(layout, torch.zeros(1, 1), torch.zeros(1, 1))
     before = MeanField(layout, torch.ones(1, 1), -torch.tensor([[3.0]]).log())
     torch.testing.assert_close(lost(before, torch.tensor([[3.0]]), prior), 4.0)
+
+
+@pytest.mark.parametrize("method", ["structured", "mean-field", "laplace"])
+@pytest.mark.parametrize("posterior", ["all", "head"])
+def test_a_head_that_grew_counts_in_what_was_lost(method: Any, posterior: Any) -> None:
+    """The old outputs keep what data said of them, and the new ones know nothing that could be lost."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(80, 4, generator=g)
+    y = (x[:, 0] > 0).long()
+    net = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh())
+    learner = ContinualClassifier(net, method=method, posterior=posterior, epochs=5, batch=20, verbose=0)
+    learner.update(x[:40], y[:40])
+    before = learner._knows().state.propagated
+    learner.update(x[40:], y[40:] + 2 * (x[40:, 1] > 0).long())
+    state = learner._knows().state
+    assert learner.classes() == (0, 1, 2, 3)
+    now = state.propagated.layout.split(state.propagated.mean)
+    after = {name: now[name][:, : shape[0]] for name, shape in zip(*before.layout, strict=True)}
+    theta = before.layout.join(after, lead=1)
+    with_prior = before.factor().pull(theta).sum()
+    wanted = with_prior - 0.5 * (theta - before.mean).square().sum()
+    assert wanted > 0
+    torch.testing.assert_close(learner.history[-1].lost, float(wanted), rtol=1e-3, atol=1e-4)

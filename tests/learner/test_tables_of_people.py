@@ -184,6 +184,14 @@ class TestWhatIsMissing:
         assert found.outputs[-2:] == ("member", "member missing")
         assert found.numbers(held(member=[False, True, None, *[True] * (ROWS - 3)]))[:3, -1].tolist() == [0, 0, 1]
 
+    def test_masked_numbers_are_missing(self) -> None:
+        given = held()
+        hidden = np.ma.masked_array(given["age"], np.arange(ROWS) == 5)
+        nothing = [None if place == 5 else age for place, age in enumerate(given["age"])]
+        found, wanted = (Table.of(table := {**given, "age": age}).numbers(table) for age in (hidden, nothing))
+        assert torch.equal(found, wanted)
+        assert found.shape[1] == Table.of(given).numbers(given).shape[1] + 1
+
     def test_numbers_missing_from_the_start_have_a_column_that_says_so(self) -> None:
         ages = [None, float("nan"), "", "NA", *held()["age"][4:]]
         found = Table.of(Frame(held(age=ages)))

@@ -40,6 +40,11 @@ BAD: list[tuple[Any, str]] = [
         "x is an array of objects, and could not convert string to float: 'b'; give numbers, or a table",
     ),
     (np.array([[1, None]] * 40, dtype=object), "x has NaN or infinite values in the rows 0, 1"),
+    (
+        np.ma.masked_array(X, np.broadcast_to(np.arange(40)[:, None] % 10 == 3, X.shape)),
+        r"x has masked values in 4 rows, the first at row 3; fill them, as filled\(0\) does, or drop",
+    ),
+    (torch.from_numpy(X).to_sparse(), r"x is a tensor of the layout sparse_coo; give what to_dense\(\) makes"),
 ]
 
 

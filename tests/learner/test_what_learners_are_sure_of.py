@@ -129,6 +129,6 @@ class TestCoverage:
 
     def test_levels_that_cannot_be(self) -> None:
         learner = regressor().update(x := numbers(), targets_of(x))
-        for level in (0, 1, 90, -0.1):
+        for level in (0, 1, 90, -0.1, "0.9", [0.5], True):
             with pytest.raises(VclError, match=r"level is .*; an interval holds a probability above 0 and below 1"):
                 learner.intervals(x, level)

@@ -49,7 +49,7 @@ class TestArrays:
         assert same(tensors(learner), tensors(classifier().update(X, Y)))
 
     @pytest.mark.parametrize(
-        "dtype", [np.int8, np.uint8, np.uint16, np.uint32, np.int64, np.float16, torch.bfloat16, bool]
+        "dtype", [np.int8, np.uint8, np.uint16, np.uint32, np.int64, np.float16, np.longdouble, torch.bfloat16, bool]
     )
     def test_numbers_of_any_dtype_are_scaled_alike(self, dtype: Any) -> None:
         whole = np.round(20 + 5 * X) if dtype is not bool else X > 0
@@ -79,6 +79,12 @@ class TestArrays:
         bits = classifier(small_net(width=16)).update(pixels > 99, Y[:20])
         ones = classifier(small_net(width=16)).update((pixels > 99) * 1.0, Y[:20])
         assert np.array_equal(bits.predict_proba(pixels > 99), ones.predict_proba((pixels > 99) * 1.0))
+
+    def test_whole_numbers_of_64_bits_without_a_sign_are_numbers(self) -> None:
+        whole = np.random.default_rng(0).integers(0, 2**64, (40, 4), dtype=np.uint64)
+        for x in (whole, whole // 2**60):
+            found, wanted = (classifier().update(each, Y).predict_proba(each) for each in (x, x.astype(float)))
+            assert np.array_equal(found, wanted)
 
     def test_one_example_and_one_row_are_enough(self) -> None:
         learner = classifier().update(X[:1], Y[:1]).update(X[1:2], 1 - Y[:1])
@@ -194,6 +200,7 @@ class TestLabels:
             (Y + 0.5, "y is 1.5 at row .*, which names no class; .* use ContinualRegressor"),
             (np.where(Y, np.nan, 0), r"y has no label in the rows .* and \d+ more; drop those"),
             (np.array(["a", None], dtype=object)[Y], "y has no label in the rows"),
+            (np.ma.masked_array(Y, np.arange(40) > 37), "y has masked values in 2 rows, the first at row 38"),
             (np.array(["a", 3], dtype=object)[Y], r"the labels are of several kinds \(strings, whole numbers\)"),
             (["a", 3] * 20, r"the labels are of several kinds \(strings, whole numbers\)"),
             ([[1], [2, 3]] * 20, "y has entries of different lengths"),

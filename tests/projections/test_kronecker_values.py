@@ -320,3 +320,22 @@ def test_a_convolution_of_several_groups_is_diagonal() -> None:
     data = dataset(torch.randn(4, 2, 6, 6), torch.arange(4) % 2, head="h")
     blocks = KroneckerCurvature().layers(model, layout, torch.zeros(1, layout.size), data)
     assert [block.weight for block in blocks] == ["heads.h.weight"]
+
+
+@pytest.mark.parametrize("rule", ["mean", "nearest"])
+def test_a_later_round_keeps_nothing_that_its_own_factors_change(rule: Any) -> None:
+    """A_t of a first layer is the same in each round, and with the rule ``nearest`` A depends on G_t too."""
+    model, _, q, theta = problem()
+    g, delta, how = torch.Generator().manual_seed(1), torch.full_like(q.mean, 2.0), KroneckerCurvature(rule=rule)
+    pairs, others = {}, {}
+    for block, old in q.blocks.items():
+        H, *D = (torch.randn(1, 9, part.shape[-1], generator=g).double() for part in (old.A, old.G, old.G))
+        rows, A = old.rows, H.mT @ H
+        pairs[block], others[block] = (Pair(A, 5.0**k * d.mT @ d, rows) for k, d in enumerate(D))
+    known: Any = {}
+    none = torch.zeros_like(q.mean)
+    gaussian_at(model, theta, q, Information(pairs, none), delta, how, known)
+    later = gaussian_at(model, theta, q, Information(others, none), delta, how, known)
+    alone = gaussian_at(model, theta, q, Information(others, none), delta, how, {})
+    assert torch.equal(later.log_var, alone.log_var)
+    assert all(torch.equal(later.blocks[block].A, alone.blocks[block].A) for block in q.blocks)

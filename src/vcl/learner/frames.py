@@ -66,6 +66,8 @@ def declared_categorical(frame: Any) -> set[str]:
 def _array(values: Any) -> np.ndarray:
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        values = np.ma.filled(values.astype(object), None)
     found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if found.dtype != object or found.ndim != 1:
         return found

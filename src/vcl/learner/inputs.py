@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from vcl.data import as_tensor
+from vcl.data import as_tensor, refuse_hidden
 from vcl.errors import VclError
 from vcl.learner.frames import is_frame, size_of
 from vcl.learner.tables import Table
@@ -64,8 +64,9 @@ def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
     found = as_tensor(_plain(x), "x")
     if found.dtype == torch.bool:
         found = found.float()
-    if found.dtype in (torch.uint16, torch.uint32):
-        found = found.long()
+    if found.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        large = found.dtype == torch.uint64 and bool((found.long() < 0).any())  # from 2^63 on
+        found = found.double() if large else found.long()
     if found.dim() < 2:
         raise VclError(f"x has shape {tuple(found.shape)}; give examples as rows, [N, features] or [N, H, W].")
     if 0 in found.shape[1:]:
@@ -78,6 +79,7 @@ def rows(x: Any, table: Table | None = None, warn: Any = None) -> Tensor:
 
 def _plain(x: Any) -> Tensor | np.ndarray:
     """A tensor, or an array that torch can take: of numbers, in the machine's byte order, and writable."""
+    refuse_hidden("x", x)
     if isinstance(x, Tensor):
         return x
     if isinstance(x, list | tuple) and x and all(isinstance(each, Tensor) for each in x):
@@ -100,7 +102,8 @@ def _plain(x: Any) -> Tensor | np.ndarray:
             f"{what}; give numbers as an array or tensor [N, ...], or a table with named columns (a DataFrame, or a "
             "dict of columns), in which texts are categories."
         )
-    found = found.astype(found.dtype.newbyteorder("="), copy=False)
+    kind = np.float64 if found.dtype.kind == "f" and found.dtype.itemsize > 8 else found.dtype.newbyteorder("=")
+    found = found.astype(kind, copy=False)
     return found if found.flags.writeable and min(found.strides, default=0) >= 0 else found.copy()
 
 

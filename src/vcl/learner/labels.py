@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vcl.data import refuse_hidden
 from vcl.errors import VclError
 from vcl.learner.frames import is_nothing
 from vcl.learner.given import require_utf8
@@ -106,6 +107,7 @@ def _too_large(found: np.ndarray, rows: np.ndarray) -> VclError:
 
 def _array(y: object) -> np.ndarray:
     """y as an array; VclError where its entries have different lengths."""
+    refuse_hidden("y", y)
     if isinstance(y, Tensor):
         y = y.detach().cpu()
         return (y.float() if y.dtype == torch.bfloat16 else y).numpy()

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from vcl.beliefs.factors import DiagonalFactor
-from vcl.beliefs.layout import Layout
 from vcl.beliefs.mean_field import MeanField
 from vcl.fitting.health import MANY, still_moving
 from vcl.fitting.journal import Journal
@@ -114,10 +113,8 @@ def lost(before: Any, after: Tensor, prior: MeanField) -> float:
 
 def recorded(step: Step, state: State[Any], examples: int, watch: Watch, seconds: float, model: Model) -> Update:
     """What an update did, from the states before and after it and the reports of its fits."""
-    before, health, last = step.before.propagated, watch.health, watch.last
-    kept = _kept(before.layout, state.propagated.layout)
-    after = state.propagated.restrict(kept).mean
-    past = 0.0 if step.before.t == 0 else lost(before.restrict(kept), after, model.prior(step.before.heads))
+    health, last = watch.health, watch.last
+    past = 0.0 if step.before.t == 0 else _past(step.before.propagated, state, model.prior(state.heads))
     return Update(
         step.task, step.head, examples, seconds, watch.epochs,
         None if last is None else float(last.objective.mean()) / examples,
@@ -127,8 +124,8 @@ def recorded(step: Step, state: State[Any], examples: int, watch: Watch, seconds
     )  # fmt: skip
 
 
-def _kept(before: Layout, after: Layout) -> Layout:
-    """The parameters of ``before`` that have the same shapes after: those of a head that grew have not."""
-    now = dict(zip(*after, strict=True))
-    old = dict(zip(*before, strict=True))
-    return before.where(lambda name: now.get(name) == old[name])
+def _past(before: Any, state: State[Any], prior: MeanField) -> float:
+    """:func:`lost` over the parameters of before, in their shapes of now: data said nothing of outputs that are new."""
+    known, grown = set(before.layout.names), before.grow(prior)
+    part = grown.layout.where(lambda name: name in known)
+    return lost(grown.restrict(part), state.propagated.restrict(part).mean, prior)

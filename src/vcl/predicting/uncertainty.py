@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, log2
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -126,8 +127,9 @@ def intervals(likelihood: Likelihood, outputs: Tensor, level: float = 0.9) -> tu
 
     Each side leaves (1 - level) / 2 outside; for whole numbers at most that below the lower bound.
     """
-    if not 0 < level < 1:
-        raise VclError(f"level is {level}; an interval holds a probability above 0 and below 1.")
+    given: object = level
+    if not isinstance(given, Real) or not 0 < level < 1:
+        raise VclError(f"level is {level!r}; an interval holds a probability above 0 and below 1.")
     lower, upper = quantiles(likelihood, outputs, ((1 - level) / 2, (1 + level) / 2)).unbind(1)
     return lower, upper
 
