@@ -118,6 +118,21 @@ class TestAgainstFactorAnalysis:
         assert score(far).max() < score(found).min()
 
 
+class TestInputsFarFromAllData:
+    def test_draws_that_overflow_count_nothing(self) -> None:
+        far = torch.cat([X[:3], X[:1] * 1e200])
+        found = estimate(belief(shift=0.1, widen=1.2), 20, far)[0]
+        assert torch.allclose(found[:3], estimate(belief(shift=0.1, widen=1.2), 20)[0, :3], rtol=0, atol=1e-10)
+        assert (found[3] == -torch.inf).all()
+        prior = [0.5, 0.3, 0.2]
+        assert score(found, prior)[3] == -torch.inf
+        assert torch.allclose(classify(found, prior)[3], torch.tensor(prior, dtype=torch.float64), atol=1e-12)
+
+    def test_a_class_that_overflows_is_not_the_answer(self) -> None:
+        found = torch.tensor([[-torch.inf, -5.0, -5.0]])
+        assert torch.allclose(classify(found), torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))
+
+
 class TestBlocksRunsAndImages:
     def test_blocks_change_no_answer(self) -> None:
         q = belief(shift=0.3, widen=1.3, runs=2)
@@ -203,6 +218,11 @@ class TestBadInput:
     def test_priors(self, prior: list[float]) -> None:
         with pytest.raises(VclError, match="give one weight of at least 0 for each of the 3 classes, not all 0"):
             classify(EXACT, prior)
+
+    @pytest.mark.parametrize("prior", ["abc", [1.0, "a", 1.0], {"a": 1.0}, [[1.0], [2.0, 3.0]]])
+    def test_priors_that_are_no_numbers(self, prior: object) -> None:
+        with pytest.raises(VclError, match="give one number for each of the 3 classes"):
+            classify(EXACT, prior)  # type: ignore[arg-type]
 
     def test_a_class_of_prior_zero_is_never_the_answer(self) -> None:
         assert (classify(EXACT, [0.0, 1.0, 1.0])[:, 0] == 0).all()

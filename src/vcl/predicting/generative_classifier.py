@@ -7,6 +7,9 @@
 by importance sampling with the encoder of class y as proposal. theta_y is the posterior mean, or also drawn. The draws
 eps_k are the same for all images: an image's answer depends neither on the other images nor on how they are divided
 into blocks.
+
+A draw whose weight is no number counts 0: so far from all data the encoder's or the decoder's output overflows. An
+input for which all draws of all classes do so has log p(x) = -inf, and p(y | x) = p(y): nothing is known of its class.
 """
 
 from __future__ import annotations
@@ -67,7 +70,10 @@ def class_log_marginals(
 
 def classify(log_marginals: Tensor, prior: Sequence[float] | Tensor | None = None) -> Tensor:
     """p(y | x) from log p(x | y) [..., C], in float64: [..., C]. ``prior`` is p(y); by default all are alike."""
-    return (log_marginals.double() + _log_prior(log_marginals, prior)).softmax(-1)
+    log_prior = _log_prior(log_marginals, prior)
+    joint = log_marginals.double() + log_prior
+    none = (joint == -torch.inf).all(-1, keepdim=True)
+    return torch.where(none, log_prior, joint).softmax(-1)
 
 
 def score(log_marginals: Tensor, prior: Sequence[float] | Tensor | None = None) -> Tensor:
@@ -89,7 +95,10 @@ def _log_prior(log_marginals: Tensor, prior: Sequence[float] | Tensor | None) ->
     count = log_marginals.shape[-1]
     if prior is None:
         return torch.full((count,), -log(count), dtype=torch.float64, device=log_marginals.device)
-    given = torch.as_tensor(prior, dtype=torch.float64, device=log_marginals.device)
+    try:
+        given = torch.as_tensor(prior, dtype=torch.float64, device=log_marginals.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise VclError(f"prior is {prior!r}; give one number for each of the {count} classes.") from error
     if given.shape != (count,) or not bool((given >= 0).all()) or not 0 < float(given.sum()) < torch.inf:
         raise VclError(
             f"prior is {given.tolist()}; give one weight of at least 0 for each of the {count} classes, not all 0."
@@ -139,5 +148,6 @@ def _log_marginal(
             for done in range(0, count, at_once):
                 eps = noise[:, done : done + at_once]
                 found = along(log_weight, runs, where)(params, part, none[:, : part.shape[1]], eps)
-                here.copy_(torch.logaddexp(here, found.logsumexp(1)))
+                known = found.masked_fill(~found.isfinite(), -torch.inf)
+                here.copy_(torch.logaddexp(here, known.logsumexp(1)))
     return total - log(draws)
