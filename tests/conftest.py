@@ -1,6 +1,7 @@
 """Set-up for all tests; what they are made of is in made.py and oracles.py."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 
 # Tests run side by side, one worker a core: more threads than that only wait for each other. Set before torch looks.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# A shell ignores SIGINT for what it starts in the background, and so would every process that a test starts and stops.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that test files in sub-folders can import made and oracles
 

@@ -390,7 +390,7 @@ def test_a_run_of_today_can_be_published(tmp_path: Path, monkeypatch: pytest.Mon
     old = read_csv(here / "mine" / "lambda-split" / "rows.csv")
     new = read_csv(here / "paper" / "lambda-split" / "rows.csv")
     assert {row.method for row in old} == {row.method for row in new}
-    assert made.document().startswith("# The paper's numbers and ours")
+    assert made.document().startswith("# Reproduction: the paper's numbers and ours")
 
 
 # What is wrong.
