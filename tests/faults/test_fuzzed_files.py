@@ -16,13 +16,14 @@ from numpy.lib import format as npy_format
 
 from vcl.errors import VclError
 from vcl.lab import results
+from vcl.lab.folder import NOW
 from vcl.lab.model import described, kept
 from vcl.lab.model import recipe as recipes
 from vcl.lab.model.columns import Arrays
 from vcl.lab.model.targets import labelled
 from vcl.lab.paper import published, table
 from vcl.lab.paper.items import ITEMS
-from vcl.lab.pulse import NOW, read_now
+from vcl.lab.pulse import read_now
 from vcl.lab.remote import published as manifests
 from vcl.lab.remote.claims import owner_of
 from vcl.lab.remote.files import Files

@@ -23,8 +23,7 @@ from lab_made import alone, call, fault, files_under, part_folder, shown_rows
 from vcl.errors import VclError
 from vcl.lab import claim
 from vcl.lab.claim import MARKER, Claim, claimed
-from vcl.lab.folder import new_under, results_folder, write_new
-from vcl.lab.pulse import NOW
+from vcl.lab.folder import NOW, new_under, results_folder, write_new
 from vcl.lab.results import read_csv
 
 FORK = multiprocessing.get_context("fork")

@@ -18,7 +18,8 @@ from lab_made import alone, done, fault, without_checksums
 
 from vcl.fitting.progress import Progress
 from vcl.lab import pulse as pulse_module
-from vcl.lab.pulse import NOW, pulse, read_now
+from vcl.lab.folder import NOW
+from vcl.lab.pulse import pulse, read_now
 from vcl.lab.watch.following import Following
 from vcl.lab.watch.server import PageServer, is_here
 

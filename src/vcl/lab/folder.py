@@ -14,7 +14,7 @@ from vcl.errors import VclError
 from vcl.lab.claim import MARKER, claimed
 from vcl.learner.bounded import read_bounded
 
-PART = "part.json"
+PART, NOW = "part.json", "now.json"
 MOST_JSON = 2**26
 """The most bytes of a part.json that are read."""
 ABANDONED = 3600.0
@@ -72,8 +72,10 @@ def _remove_bare(folder: Path) -> None:
     with claimed(folder):
         remove_unfinished(folder)
         files = {file.name for file in folder.iterdir()} - {MARKER}
-        if files == {PART} and '"finished": false' in read_bounded(folder / PART, MOST_JSON).decode(errors="replace"):
-            (folder / PART).unlink()
+        bare = files - {NOW} == {PART}  # a heartbeat is of the process that was killed
+        if bare and '"finished": false' in read_bounded(folder / PART, MOST_JSON).decode(errors="replace"):
+            for file in files:
+                (folder / file).unlink()
         with suppress(OSError):  # while it is locked; a marker goes first
             folder.rmdir()
     if folder.exists():

@@ -10,13 +10,12 @@ from time import monotonic
 from typing import Any, final
 
 from vcl.fitting.progress import Progress
-from vcl.lab.folder import write_atomic
+from vcl.lab.folder import NOW, write_atomic
 from vcl.lab.progress import Watch
 from vcl.lab.provenance import now
 from vcl.lab.runner import FinishedTask
 from vcl.learner.bounded import read_bounded
 
-NOW = "now.json"
 EVERY = 2.0
 """Seconds between two writes."""
 

@@ -27,8 +27,7 @@ from uuid import uuid4
 from vcl.errors import VclError
 from vcl.lab.claim import TakenError, claimed
 from vcl.lab.datasets.data_folders import cache
-from vcl.lab.folder import PART, make_folder, write_atomic
-from vcl.lab.pulse import NOW
+from vcl.lab.folder import NOW, PART, make_folder, write_atomic
 from vcl.lab.reading import read_part
 from vcl.lab.remote import published
 from vcl.lab.remote.claims import Held, held
