@@ -13,7 +13,8 @@ from made import blob_tasks, small_network
 from vcl.beliefs.layout import Layout
 from vcl.data import Data, dataset
 from vcl.errors import NonFiniteError
-from vcl.fitting.guard import Climbed
+from vcl.fitting import guard
+from vcl.fitting.guard import Climbed, heights
 from vcl.fitting.loop import Ascent, ascend
 from vcl.ops.rng import Rng
 from vcl.projections import (
@@ -98,6 +99,26 @@ def test_where_the_objective_alone_is_not_finite_the_largest_number_is_named() -
 
     with pytest.raises(NonFiniteError, match=r"the objective alone left the finite numbers, and the .* was 7\.1"):
         ascend(Infinite(()), start(), numbers(), Ascent(12, 5, 0.1), Rng((3, 8)), what="a fit")
+
+
+def test_a_long_fit_looks_at_its_tensors_now_and_then_and_still_names_those_that_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+
+    def counted(*given: Any) -> Tensor:
+        nonlocal looked
+        looked += 1
+        return heights(*given)
+
+    monkeypatch.setattr(guard, "heights", counted)
+    epochs = 11 * guard.LOOKS  # it looks at every 11th, and numbers are lost in the 10th
+    ascend(Wild(()), start(), numbers(), Ascent(epochs, 5, 1e-3), Rng((3, 8)), what="a fit")
+    assert looked == 1 + guard.LOOKS
+    with pytest.raises(NonFiniteError, match=r"not finite after it: the log variances of 'trunk\.bias'"):
+        ascend(Wild(["log variances of 'trunk.bias'"]), start(), numbers(), Ascent(epochs, 5, 0.1), Rng((3, 8)))
+    with pytest.raises(NonFiniteError, match=r"the largest magnitude before was 5\.3, in the log variances of 'trunk"):
+        ascend(Wild(ALL), start(), numbers(), Ascent(epochs, 5, 0.1), Rng((3, 8)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from vcl.data import Data, concat, dataset, ready
 from vcl.errors import NonFiniteError, VclError
-from vcl.fitting.guard import Fit, Guard, finite, heights, named
+from vcl.fitting.guard import Fit, Guard, finite, named
 from vcl.fitting.loop import Ascent, Progress, ascend, climb, scaled_sum
 from vcl.fitting.step import Eager, gather
 from vcl.ops.rng import Rng
@@ -237,7 +237,7 @@ def test_each_way_of_not_being_finite_is_seen_in_its_run(bad: float) -> None:
     parameters = torch.zeros(3, 4)
     parameters[1, 2] = bad
     value, both = torch.tensor([0.0, 0.0, bad]), (torch.ones(3, 2), parameters)
-    assert finite(torch.zeros(3), heights(named(None, both), both)).tolist() == [True, False, True]
-    assert finite(value, heights(named(None, both[:1]), both[:1])).tolist() == [True, True, False]
+    assert finite(torch.zeros(3), both).tolist() == [True, False, True]
+    assert finite(value, both[:1]).tolist() == [True, True, False]
     none = (torch.zeros(3, 0),)
-    assert finite(value, heights(named(None, none), none)).tolist() == [True, True, False]
+    assert finite(value, none).tolist() == [True, True, False]

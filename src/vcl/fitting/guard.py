@@ -17,6 +17,8 @@ from vcl.fitting.progress import Progress, Report
 
 FEW = 2
 """The tensors that an error names."""
+LOOKS = 50
+"""How often in a fit the largest value of each tensor is taken: a GPU could take a short epoch's steps meanwhile."""
 
 
 class Climbed(NamedTuple):
@@ -72,9 +74,14 @@ def heights(climbed: Sequence[Climbed], parameters: Sequence[Tensor]) -> Tensor:
     return torch.stack(found)
 
 
-def finite(value: Tensor, now: Tensor) -> Tensor:
-    """Whether all numbers of each run are finite [R], from the objective [R] and the heights [tensors, R]."""
-    return value.isfinite() & now.isfinite().all(0)
+def finite(value: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """Whether all numbers of each run are finite [R]: those of the objective [R] and of the parameters [R, ...]."""
+    fine = value.isfinite()
+    for values in parameters:  # min and max are NaN if any value is, without a mask the size of theta
+        if values.numel():
+            low, high = torch.aminmax(values.flatten(1), dim=1)
+            fine = fine & low.isfinite() & high.isfinite()
+    return fine
 
 
 @final
@@ -86,8 +93,9 @@ class Guard:
 
     def __init__(self, fit: Fit, parameters: tuple[Tensor, ...], data: Data, report: Report, lag: int) -> None:
         self.fit, self.data, self.report, self.lag = fit, data, report, lag
-        self.unseen: list[tuple[int, Tensor, Tensor]] = []
-        self.before = heights(fit.climbed, parameters)
+        self.unseen: list[tuple[int, Tensor, Tensor | None]] = []
+        self.parameters, self.before = parameters, heights(fit.climbed, parameters)
+        self.stride = 1 + (fit.epochs - 1) // LOOKS
         self.start: Tensor | None = None
 
     def epoch(
@@ -101,7 +109,9 @@ class Guard:
         """Record an epoch: its mean objective [R], the parameters, and the objective ``first`` of its first step."""
         if epoch == 1:
             self.start = first  # before any step was taken
-        self.unseen.append((epoch, value, heights(self.fit.climbed, parameters)))
+        self.parameters = parameters
+        looked = heights(self.fit.climbed, parameters) if epoch % self.stride == 0 else None
+        self.unseen.append((epoch, finite(value, parameters), looked))
         while len(self.unseen) > self.lag:
             self._look(*self.unseen.pop(0))
         self.report(Progress(self.fit.what, epoch, self.fit.epochs, value, health=health))
@@ -111,11 +121,11 @@ class Guard:
         while self.unseen:
             self._look(*self.unseen.pop(0))
 
-    def _look(self, epoch: int, value: Tensor, now: Tensor) -> None:
-        fine = finite(value, now)
+    def _look(self, epoch: int, fine: Tensor, looked: Tensor | None) -> None:
         if bool(fine.all()):
-            self.before = now
+            self.before = self.before if looked is None else looked
             return
+        now = heights(self.fit.climbed, self.parameters) if looked is None else looked
         if self.start is not None and not bool(self.start.isfinite().all()):
             fine = self.start.isfinite()
             raise self._error(
