@@ -57,17 +57,17 @@ def trials(short: bool, seed: int, folder: Path) -> Iterator[Outcome]:
 
 def undisturbed(line: str, folder: Path) -> Soaked:
     """The run, looked at while it works."""
-    child, held, worked = start(line, folder, drawn=False), list[int](), 0.0
+    child, held, worked, latest = start(line, folder, drawn=False), list[int](), 0.0, 0
     while child.code is None:
-        worked = max(worked, child.worked)
+        worked, latest = max(worked, child.worked), resident(child) or latest
         done = len(TASK.findall(child.said()))
-        if done > len(held):
-            held += [resident(child)] * (done - len(held))
+        held += [latest] * (done - len(held))
         sleep(0.02)
     end = child.wait(1.0)
+    held += [latest] * (len(TASK.findall(end.said)) - len(held))  # it may end before the last task was seen
     if end.code:
         raise RuntimeError(f"the undisturbed run ended with {end.code}: {end.said[-2000:]}")
-    return Soaked(Undisturbed(kept(folder / OUT), worked, end.said), [each for each in held if each])
+    return Soaked(Undisturbed(kept(folder / OUT), worked, end.said), held)
 
 
 def resident(child: Child) -> int:
