@@ -411,7 +411,8 @@ def test_a_sweep_that_fails_before_any_row_leaves_nothing(here: Path, select: st
         ),
         (
             smoke("--method vcl"),
-            "none of vcl takes a lambda, so there is no grid to try; those that do: map, lp, lp-kron, lp-kron-random, ",
+            "none of vcl takes a lambda, so there is no grid to try; those that do: map, lp, lp-kron, lp-kron-random, "
+            "ewc-kron, ",
         ),
         (smoke("--method ewc"), "the paper has no grid of lambda for ewc on permuted-digits; give one, as in --grid"),
         (smoke("--grid lambda=1,x"), "--grid lambda takes numbers with commas between, not 'x'"),

@@ -128,6 +128,12 @@ class TestInputsFarFromAllData:
         assert score(found, prior)[3] == -torch.inf
         assert torch.allclose(classify(found, prior)[3], torch.tensor(prior, dtype=torch.float64), atol=1e-12)
 
+    def test_what_is_not_finite_itself_is_refused_and_no_overflow(self) -> None:
+        with pytest.raises(VclError, match="x has values that are not finite; drop or fill those images"):
+            estimate(belief(), 2, torch.cat([X[:3], X[:1] * float("nan")]))
+        with pytest.raises(VclError, match="the generator of 'a' has weights that are not finite"):
+            estimate(belief()._replace(mean=torch.full_like(belief().mean, float("nan"))), 2)
+
     def test_a_class_that_overflows_is_not_the_answer(self) -> None:
         found = torch.tensor([[-torch.inf, -5.0, -5.0]])
         assert torch.allclose(classify(found), torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64))

@@ -56,7 +56,7 @@ def saying_which_tokens(net: object, x: Tensor) -> Iterator[None]:
     except IndexError as error:
         parts = list(net.modules()) if isinstance(net, nn.Module) else []
         rows = [part.num_embeddings for part in parts if isinstance(part, nn.Embedding)]
-        if not rows or x.is_floating_point():
+        if not rows or x.is_floating_point() or (int(x.min()) >= 0 and int(x.max()) < min(rows)):
             raise
         raise InputError(
             f"x has tokens from {int(x.min())} to {int(x.max())}, and the network's nn.Embedding has {min(rows)} rows, "

@@ -59,11 +59,15 @@ def class_log_marginals(
         raise VclError(f"draws is {draws}, theta_draws is {theta_draws} and chunk is {chunk}; give at least 1 of each.")
     check_classes(classes)
     images = as_tensor(inputs_at(belief, x), "x")
+    if not bool(images.isfinite().all()):
+        raise VclError("x has values that are not finite; drop or fill those images.")
     found = []
     for place, name in enumerate(classes):
         mine, seeds = belief_at(belief, model, name, rng, checked=place > 0)
         q = generator_of(mine, name, device)
         check_runs(q, images, seeds)
+        if not bool(q.mean.isfinite().all()):
+            raise VclError(f"the generator of {name!r} has weights that are not finite; learn it anew.")
         found.append(_log_marginal(q, model, images, name, seeds.at("class", name), draws, theta, theta_draws, chunk))
     return torch.stack(found, dim=-1)
 
