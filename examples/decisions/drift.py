@@ -173,18 +173,31 @@ def by_seed(results: Results, score: str, digits: int, name: str, stream: str) -
     return cell((np.mean(results.values(score, learner=name, stream=stream, seed=seed)) for seed in seeds), digits)
 
 
+COLUMNS = 4
+"""Panels beside each other."""
+
+
 def figure(results: Results, names: Sequence[str], tables: Sequence[str]) -> Figure:
     """The log-loss of each chunk, averaged over seeds, one panel a stream."""
-    drawn = Figure(figsize=(3.2 * len(tables), 3.2), layout="constrained")
+    columns = min(COLUMNS, len(tables))
+    rows = -(-len(tables) // columns)
+    drawn = Figure(figsize=(2.7 * columns, 2.5 * rows), layout="constrained")
     shown = [name for name in names if name in {"default", "default, forget=0.1", "fine-tuning", "SGD, 1 pass"}]
-    for axes, stream in zip(np.atleast_1d(drawn.subplots(1, len(tables))), tables, strict=True):
+    panels = np.atleast_1d(drawn.subplots(rows, columns)).ravel()
+    for axes, stream in zip(panels, tables, strict=False):
         for place, name in enumerate(shown):
             numbers = sorted({row["chunk"] for row in results.where(learner=name, stream=stream)})
             means = [np.mean(results.values("log_loss", learner=name, stream=stream, chunk=n)) for n in numbers]
             axes.plot(numbers, means, color=colour(place), label=name)
-        axes.set(title=stream, xlabel="chunk", yscale="log")
-    drawn.axes[0].set_ylabel("log-loss before learning")
-    drawn.axes[0].legend(fontsize=7)
+        axes.set_title(stream, fontsize=9)
+        axes.set(xlabel="chunk", yscale="log")
+        axes.tick_params(which="both", labelsize=7)
+    for axes in panels[::columns]:
+        axes.set_ylabel("log-loss before learning", fontsize=8)
+    for axes in panels[len(tables) :]:
+        axes.set_axis_off()
+    where = panels[-1] if len(panels) > len(tables) else panels[0]
+    where.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="center" if where is panels[-1] else "best")
     return drawn
 
 
