@@ -72,7 +72,7 @@ def shape_tasks(count: int, runs: int = 1, n: int = 32) -> list[Task]:
 
 def most_held(run: Callable[[], object]) -> int:
     """The most bytes that torch held at once, of what it made since ``run`` was called."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen:
         run()
     now = most = 0
     for event in seen.profiler.kineto_results.events():  # type: ignore[union-attr]

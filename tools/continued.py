@@ -2,9 +2,9 @@
 
     python tools/continued.py --device cuda --out results/continued
 
-Every line of ``LINES`` runs three times: twice undisturbed, which shows what the device itself repeats, and once killed
-several times and continued. The table has the largest differences between the rows, and between the means and log
-variances of the posteriors. On a CPU every one must be 0; the faults of ``tools/faults`` test that.
+Every line of ``LINES`` runs three times: twice undisturbed, which shows what the device itself repeats, and once
+stopped several times and continued. The table has the largest differences between the rows, and between the means and
+log variances of the posteriors. On a CPU every one must be 0; the faults of ``tools/faults`` test that.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import csv
 import json
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,8 +36,8 @@ LINES = [
     *(f"{SPLIT} --method {method}" for method in ("vcl", "lp", "vcl-kron-natural")),
     f"{VAES} --method vcl",
 ]
-KILLS, EVERY, LIMIT = 3, "0.2", 280
-"""Kills of a line, the seconds between its saves, and those after which a process is taken to hang."""
+STOPS, EVERY, LIMIT = 3, "0.2", 280
+"""Stops of a line at most, the seconds between its saves, and those after which a process is taken to hang."""
 PLACES = {"within a task": "goes on within task", "between tasks": "continues after task"}
 
 
@@ -49,11 +50,11 @@ class Difference(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A line, how often it was killed and where it went on, and how its runs differ."""
+    """A line, how often it was stopped and where it went on, and how its runs differ."""
 
     line: str
     seconds: float
-    kills: int
+    stops: int
     places: dict[str, int]
     undisturbed: Difference
     continued: Difference
@@ -75,30 +76,30 @@ def whole(line: str, device: str, out: Path) -> tuple[str, float]:
     return said, monotonic() - began
 
 
-def stopped(line: str, device: str, out: Path, seconds: float, rng: Random) -> tuple[int, Counter[str]]:
-    """Kill a line's processes at random instants, the last one excepted; where those after a kill went on."""
-    kills, places = 0, Counter[str]()
+def stopped(line: str, device: str, out: Path, seconds: float, rng: Random, strike: int) -> tuple[int, Counter[str]]:
+    """Stop a line's processes at random instants, the last one excepted; where those after a stop went on."""
+    stops, places = 0, Counter[str]()
 
     def note(said: str) -> None:
         places.update([next((place for place, words in PLACES.items() if words in said), "at the start")])
 
-    for _ in range(KILLS):
-        follows = kills > 0
+    for _ in range(STOPS):
+        follows = stops > 0
         with tempfile.TemporaryFile("w+") as told:
             child = subprocess.Popen(command(line, device, out), stdout=told, stderr=subprocess.STDOUT)
             try:
                 child.wait(rng.uniform(0.35, 0.95) * seconds)
             except subprocess.TimeoutExpired:
-                child.kill()
+                child.send_signal(strike)
                 child.wait()
-                kills += 1
+                stops += 1
             told.seek(0)
             if follows:
                 note(told.read())
         if child.returncode == 0:
-            return kills, places
+            return stops, places
     note(whole(line, device, out)[0])
-    return kills, places
+    return stops, places
 
 
 def numbers(out: Path) -> Iterator[tuple[str, float]]:
@@ -124,13 +125,13 @@ def difference(one: Path, other: Path) -> Difference:
     return Difference(max(abs(rows[name] - others[name]) for name in rows), found["mean"], found["log_var"])
 
 
-def compared(line: str, device: str, folder: Path, seed: int) -> Compared:
+def compared(line: str, device: str, folder: Path, seed: int, strike: int) -> Compared:
     """All runs of a line."""
     _, seconds = whole(line, device, folder / "whole")
     whole(line, device, folder / "again")
-    kills, places = stopped(line, device, folder / "stopped", seconds, Random(seed))
+    stops, places = stopped(line, device, folder / "stopped", seconds, Random(seed), strike)
     return Compared(
-        line, round(seconds, 1), kills, dict(places),
+        line, round(seconds, 1), stops, dict(places),
         difference(folder / "whole", folder / "again"), difference(folder / "whole", folder / "stopped"),
     )  # fmt: skip
 
@@ -138,15 +139,15 @@ def compared(line: str, device: str, folder: Path, seed: int) -> Compared:
 def table(found: list[Compared], about: str) -> str:
     """The results as Markdown."""
     lines = [
-        "| line | kills | went on | rows | means | log variances | the same, undisturbed |",
+        "| line | stops | went on | rows | means | log variances | the same, undisturbed |",
         "| --- | ---: | --- | ---: | ---: | ---: | --- |",
     ]
     for each in found:
         places = ", ".join(f"{count} {place}" for place, count in each.places.items())
         differ = " | ".join(f"{value:.2g}" for value in each.continued)
         repeat = ", ".join(f"{value:.2g}" for value in each.undisturbed)
-        lines.append(f"| `{each.line}` | {each.kills} | {places} | {differ} | {repeat} |")
-    return f"# Runs that were killed and continued\n\n{about}\n\n" + "\n".join(lines) + "\n"
+        lines.append(f"| `{each.line}` | {each.stops} | {places} | {differ} | {repeat} |")
+    return f"# Runs that were stopped and continued\n\n{about}\n\n" + "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -155,18 +156,24 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--jobs", type=int, default=4, help="lines at once")
     parser.add_argument("--lines", type=int, default=len(LINES), help="the first so many lines alone")
+    parser.add_argument("--signal", default="SIGKILL", choices=("SIGKILL", "SIGTERM"), help="what stops a process")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp())
     with ThreadPoolExecutor(given.jobs) as pool:
         lines = LINES[: given.lines]
-        found = list(pool.map(lambda n: compared(lines[n], given.device, place / f"{n}", n), range(len(lines))))
+        found = list(
+            pool.map(
+                lambda n: compared(lines[n], given.device, place / f"{n}", n, signal.Signals[given.signal]),
+                range(len(lines)),
+            )
+        )
     shutil.rmtree(place)
     machine = torch.cuda.get_device_name() if given.device == "cuda" else f"{platform.machine()} CPU"
     about = (
         f"Largest differences from an undisturbed run, {machine}, torch {torch.__version__}, "
-        f"`python tools/continued.py --device {given.device} --jobs {given.jobs}`."
+        f"`python tools/continued.py --device {given.device} --jobs {given.jobs} --signal {given.signal}`."
     )
     (given.out / "continued.json").write_text(json.dumps([each._asdict() for each in found], indent=1) + "\n")
     (given.out / "table.md").write_text(table(found, about))

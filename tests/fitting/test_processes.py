@@ -16,7 +16,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from vcl import projections
+from vcl.errors import VclError
 from vcl.fitting import sharing
+from vcl.fitting.processes import check_gpus
 from vcl.ops.noise import NoiseShape
 from vcl.projections import VariationalKL
 
@@ -69,6 +71,16 @@ def test_two_processes_are_one_and_refuse_unequal_seeds(tmp_path: Path) -> None:
             torch.testing.assert_close(first[key], one, rtol=1e-6, atol=1e-8, msg=partial("{}: {}".format, key))
     for each in (said, said_too):
         assert "process 1 of 2 has other seeds and start values than process 0" in each
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    check_gpus(torch.device("cpu"))
+    with pytest.raises(VclError, match="2 processes of this machine share 1 GPU, and nccl needs one for each; start"):
+        check_gpus(torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    check_gpus(torch.device("cuda"))
 
 
 def test_alone_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "scale.md"
 
 def said(*command: str, folder: Path) -> str:
     """What a command prints."""
-    known = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    known = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
     ended = subprocess.run(
         [sys.executable, *command], cwd=folder, env=known, capture_output=True, text=True, timeout=300, check=False
     )

@@ -25,6 +25,8 @@ from vcl.lab.part import Part
 from vcl.lab.plan import make_plan
 from vcl.lab.store import STATE, Store
 
+pytest.importorskip("ray", reason="NOT RUN: no cluster was started: ray is missing")
+
 CHANGES = ("train_limit=64", "test_limit=32", "hidden=16", "batch=16", "tasks=10", "epochs=60")
 
 

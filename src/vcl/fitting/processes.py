@@ -76,6 +76,7 @@ class Group:
         """Raise VclError, in every process, unless each part has the same number in all processes."""
         if self.alone:
             return
+        check_gpus(device)
         mine = torch.tensor(list(parts.values()), dtype=torch.int64, device=device)
         found = [torch.empty_like(mine) for _ in range(self.size)]
         try:
@@ -129,13 +130,30 @@ def _begin() -> None:
     place = int(os.environ.get("LOCAL_RANK", "0"))
     if place < torch.cuda.device_count():
         torch.cuda.set_device(place)
+    # Named, because without a name torch makes nccl alone where there are GPUs, which cannot sum what is on the CPU.
+    names = [*(["cpu:gloo"] * dist.is_gloo_available()), *(["cuda:nccl"] * gpus())]
     try:
-        dist.init_process_group()
+        dist.init_process_group(",".join(names))
     except (RuntimeError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise VclError(
             f"this process cannot join the others ({why}); start all of them by torchrun, without vcl's own jobs."
         ) from error
+
+
+def gpus() -> bool:
+    """Whether processes can exchange what is on GPUs."""
+    return torch.cuda.is_available() and dist.is_nccl_available()
+
+
+def check_gpus(device: torch.device) -> None:
+    """Raise VclError if the processes of this machine are more than its GPUs, and the fit is on a GPU."""
+    processes, there = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if device.type == "cuda" and processes > there:
+        raise VclError(
+            f"{processes} processes of this machine share {there} GPU{'s' * (there != 1)}, and nccl needs one for "
+            f"each; start torchrun with --nproc-per-node {there}, or fit on the CPU."
+        )
 
 
 def _lost(error: RuntimeError) -> VclError:

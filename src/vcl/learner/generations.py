@@ -159,8 +159,11 @@ MEASURES = ("kl", "pruned", "sd")
 
 
 def _told_tensors(told: tuple[Progress, ...]) -> dict[str, Tensor]:
-    """The tensors of reports: the objectives together, and each health."""
-    found = {} if not told else {"objective": torch.stack([each.objective for each in told])}
+    """The tensors of reports: the objectives together, and each health.
+
+    Reports that were read from a file are on the CPU, where those of the fit in progress may be on a GPU.
+    """
+    found = {} if not told else {"objective": torch.stack([each.objective.cpu() for each in told])}
     for place, each in enumerate(told):
         if each.health is not None:
             found[f"health.{place}.limited"] = each.health.limited
