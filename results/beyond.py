@@ -31,22 +31,43 @@ SOURCES = {
     f"{PERMUTED}: lp-kron": ("kronecker/permuted-10-lp-kron", "lp-kron"),
     f"{PERMUTED}: vcl-kron": ("kronecker/permuted-10-vcl-kron", "vcl-kron"),
     f"{PERMUTED}: vcl-kron-random": ("kronecker/permuted-10-vcl-kron-random", "vcl-kron-random"),
-    f"{PERMUTED}, 50 tasks: vcl-kron": ("kronecker/permuted-50-vcl-kron", "vcl-kron"),
+    f"{PERMUTED}: ewc-kron": ("kronecker/permuted-10-ewc-kron", "ewc-kron"),
+    f"{PERMUTED}, 50 tasks: vcl": ("kronecker/permuted-50", "vcl"),
+    f"{PERMUTED}, 50 tasks: vcl-restart": ("kronecker/permuted-50", "vcl-restart"),
+    f"{PERMUTED}, 50 tasks: lp-kron": ("kronecker/permuted-50", "lp-kron"),
+    f"{PERMUTED}, 50 tasks: vcl-kron": ("kronecker/permuted-50", "vcl-kron"),
     f"{SPLIT}: vcl": ("paper/fig4", "vcl"),
     f"{SPLIT}: lp-kron": ("kronecker/split-mnist", "lp-kron"),
     f"{SPLIT}: ewc-kron": ("kronecker/split-mnist", "ewc-kron"),
     f"{SPLIT}: vcl-kron": ("kronecker/split-mnist", "vcl-kron"),
     f"{SPLIT}: lp-kron-random": ("kronecker/split-mnist-coreset", "lp-kron-random"),
     f"{SPLIT}: vcl-kron-random": ("kronecker/split-mnist", "vcl-kron-random"),
+    f"{SPLIT}, two shared outputs: vcl": ("kronecker/split-mnist-shared", "vcl"),
     f"{SPLIT}, two shared outputs: lp-kron": ("kronecker/split-mnist-shared", "lp-kron"),
     f"{SPLIT}, two shared outputs: ewc-kron": ("kronecker/split-mnist-shared", "ewc-kron"),
     f"{SPLIT}, two shared outputs: vcl-kron": ("kronecker/split-mnist-shared", "vcl-kron"),
+    f"{SPLIT}, one head: vcl": ("kronecker/split-mnist-single", "vcl"),
+    f"{SPLIT}, one head: lp-kron": ("kronecker/split-mnist-single", "lp-kron"),
+    f"{SPLIT}, one head: vcl-kron": ("kronecker/split-mnist-single", "vcl-kron"),
+    f"{SPLIT}, convolutions: vcl": ("kronecker/split-mnist-conv", "vcl"),
+    f"{SPLIT}, convolutions: ewc": ("kronecker/split-mnist-conv", "ewc"),
     f"{SPLIT}, convolutions: lp-kron": ("kronecker/split-mnist-conv", "lp-kron"),
+    f"{SPLIT}, convolutions: vcl-kron": ("kronecker/split-mnist-conv", "vcl-kron"),
     "Split notMNIST (small): vcl": ("paper/fig5", "vcl"),
     "Split notMNIST (small): lp-kron": ("kronecker/split-notmnist", "lp-kron"),
     "Split notMNIST (small): ewc-kron": ("kronecker/split-notmnist", "ewc-kron"),
     "Split notMNIST (small): vcl-kron": ("kronecker/split-notmnist", "vcl-kron"),
     "MNIST, a class a task: generators: vcl": ("kronecker/class-incremental-mnist", "vcl"),
+    "MNIST, a class a task: generators: naive": ("kronecker/class-incremental-mnist", "naive"),
+    "MNIST, a class a task: generators: ewc": ("kronecker/class-incremental-mnist", "ewc"),
+    "MNIST, a class a task: generators: lp": ("kronecker/class-incremental-mnist", "lp"),
+    "MNIST, a class a task: generators: independent VAEs": ("kronecker/class-incremental-mnist", "independent-VAEs"),
+    "MNIST, a class a task: generators: vcl, shared encoder": (
+        "kronecker/class-incremental-mnist",
+        "vcl-shared-encoder",
+    ),
+    "MNIST, a class a task: one head: vcl": ("kronecker/single-head-mnist", "vcl"),
+    "MNIST, a class a task: one head: random-only": ("kronecker/single-head-mnist", "random-only"),
     "MNIST, a class a task: one head: vcl-random": ("kronecker/single-head-mnist", "vcl-random"),
     "MNIST, a class a task: one head: lp-kron": ("kronecker/single-head-mnist", "lp-kron"),
     "notMNIST (small), a class a task: generators: vcl": ("kronecker/class-incremental-notmnist", "vcl"),
@@ -81,7 +102,8 @@ def main() -> None:
     facts = {label: request.facts for label, request in requests.items()}
     beyond.draw(rows, Shown("Posteriors that hold", {}, FOLDER / "beyond", (), facts=facts))
     missing = [label for label in requests if label not in SOURCES]
-    sys.stdout.write(f"{len(SOURCES)} of {len(requests)} lines are in {FOLDER}. Without rows: {'; '.join(missing)}\n")
+    without = f" Without rows: {'; '.join(missing)}" if missing else ""
+    sys.stdout.write(f"{len(SOURCES)} of {len(requests)} lines are in {FOLDER}.{without}\n")
 
 
 if __name__ == "__main__":

@@ -277,6 +277,13 @@ def test_where_presets_differ_each_line_names_its_own(here: Path, monkeypatch: p
     table = (here / "out" / "table.md").read_text().splitlines()
     assert ["12.3" in line for line in table if line.startswith(("| vcl", "| mle"))] == [True, True, False]
 
+    other = "--preset smoke --method vcl --set heads=shared --set epochs=1 --seeds 1 --device cpu --out other"
+    done(f"run split-digits {other}")
+    table = (here / "other" / "table.md").read_text()
+    assert table.startswith("# split-digits, preset smoke, heads=shared, after 2 tasks")
+    assert "| vcl |" in table
+    assert "12.3" not in table, "the paper's number is of another stream"
+
 
 def test_the_newest_stack_decides_which_are_of_one_part() -> None:
     """As in the store, where today's default decides: here it was 1 for a while, and then 2."""

@@ -15,6 +15,10 @@ from vcl.lab.settings import SHOWN, split_change, text_of, values_of
 from vcl.lab.store import Stack
 
 
+LIMITS = ("train_limit", "test_limit")
+"""Settings of a stream that leave its tasks what they are."""
+
+
 def same_part(one: Stack, other: Stack) -> bool:
     """Whether two stacks are of one part: the policy of :mod:`vcl.lab.identity`."""
     pairs = ((one.known, other.known), (other.known, one.known))
@@ -90,6 +94,17 @@ def streams_apart(group: Sequence[Stack], others: Sequence[Sequence[Stack]]) -> 
     if any(other[-1].known["description"].get("data") != data for other in others):
         found.append(f"data {str(data)[:6]}")
     return found
+
+
+def changed_stream(stack: Stack) -> list[str]:
+    """The stream's settings that are not its preset's, such as ``heads=shared``; how many examples it takes is none.
+
+    The paper's numbers are of no such stream.
+    """
+    plan, mine = _of_preset(stack), _section(stack, "stream")
+    preset = {} if plan is None else _plain(plan.setup.stream)
+    names = [name for name in preset if name not in LIMITS and mine.get(name, preset[name]) != preset[name]]
+    return [f"{SHOWN.get(name, name)}={_text(mine[name])}" for name in names]
 
 
 def _given(stack: Stack) -> list[str]:

@@ -23,7 +23,7 @@ from vcl.lab.evaluation import Score
 from vcl.lab.experiments.experiment import Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import UnwritableError, make_folder, remove_abandoned, write_atomic
-from vcl.lab.parts import compared, gathered, labels, streams_apart
+from vcl.lab.parts import changed_stream, compared, gathered, labels, streams_apart
 from vcl.lab.reading import read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, by_lambda, final_score, label, read_csv, split_label, to_csv
@@ -155,12 +155,14 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str], live: bool)
     finished = [stack for stack in stacks if stack.finished or (live and stack.known["tasks"])]
     tasks = [task for task, _ in max(finished or stacks, key=lambda stack: len(stack.known["tasks"])).known["tasks"]]
     so_far = [f"after {len(tasks)} tasks"] if tasks or not live else ["no task finished yet"]
-    after = ", ".join([*(each for each in apart if each != f"tasks={len(tasks)}"), *so_far])
+    changed = min(map(changed_stream, stacks), key=len)
+    told_apart = [each for each in dict.fromkeys([*apart, *changed]) if each != f"tasks={len(tasks)}"]
+    after = ", ".join([*told_apart, *so_far])
     group = Group(name, chosen, f"{name}, preset {' and '.join(presets)}, {after}", tasks=tasks)
     if share is not None:
         group.name, group.validation = f"{name}-validation", True
         group.title = f"{name}, on {share:g} of the training data held out, {after}"
-    elif name == chosen.name:
+    elif name == chosen.name and not changed:
         group.paper = dict(chosen.paper)
     named = labels(stacks)
     for stack in stacks:  # a preset in the label leaves the paper's number beside it
