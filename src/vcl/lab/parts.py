@@ -14,7 +14,6 @@ from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import SHOWN, split_change, text_of, values_of
 from vcl.lab.store import Stack
 
-
 LIMITS = ("train_limit", "test_limit")
 """Settings of a stream that leave its tasks what they are."""
 
