@@ -18,7 +18,7 @@ from torch import Tensor
 from vcl import projections
 from vcl.errors import VclError
 from vcl.fitting import sharing
-from vcl.fitting.processes import check_gpus
+from vcl.fitting.processes import Group
 from vcl.ops.noise import NoiseShape
 from vcl.projections import VariationalKL
 
@@ -73,14 +73,36 @@ def test_two_processes_are_one_and_refuse_unequal_seeds(tmp_path: Path) -> None:
         assert "process 1 of 2 has other seeds and start values than process 0" in each
 
 
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    check_gpus(torch.device("cpu"))
-    with pytest.raises(VclError, match="2 processes of this machine share 1 GPU, and nccl needs one for each; start"):
-        check_gpus(torch.device("cuda"))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    check_gpus(torch.device("cuda"))
+def test_two_processes_on_one_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nccl says it: the last of several lines has the reason."""
+
+    def gather(found: list[Tensor], mine: Tensor) -> None:
+        raise RuntimeError("NCCL error, invalid usage\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both")
+
+    monkeypatch.setattr(torch.distributed, "all_gather", gather)
+    with pytest.raises(VclError, match="two processes of this machine use one GPU, and nccl needs one for each; start"):
+        Group(0, 2).agree("fit", torch.device("cpu"), steps=1)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "nccl", "asked"), [(True, True, "cpu:gloo,cuda:nccl"), (False, True, None), (True, False, None)]
+)
+def test_beside_a_gpu_processes_exchange_by_nccl_and_by_gloo(
+    gpu: bool, nccl: bool, asked: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch 2.11 makes nccl alone without a name, which refuses tensors of a CPU."""
+    found = list[str | None]()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
+    monkeypatch.setattr(torch.distributed, "init_process_group", found.append)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with sharing() as group:
+        assert (group.rank, group.size) == (1, 2)
+    assert found == [asked]
 
 
 def test_alone_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:

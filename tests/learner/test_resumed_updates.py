@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from torch import Tensor
 import vcl
 from vcl.errors import VclError
 from vcl.fitting.journal import Entry, Journal
+from vcl.fitting.progress import Progress
 from vcl.learner.checkpoint import to_bytes
+from vcl.learner.generations import Generations
 from vcl.learner.interrupts import delayed
 from vcl.learner.saving import Saver
 from vcl.learner.ways import METHOD_NAMES
@@ -146,3 +149,12 @@ def test_the_time_for_saving_is_a_hundredth_at_most(tmp_path: Path, monkeypatch:
     assert not saver.due()
     now += 1.0
     assert saver.due()
+
+
+def test_reports_from_before_and_after_a_stop_on_a_gpu_are_saved_together(tmp_path: Path) -> None:
+    """Those that were read are on the CPU; ``cpu`` is all that a tensor of a GPU is asked for here."""
+    on_gpu: Any = SimpleNamespace(cpu=lambda: torch.tensor([2.0]))
+    told = (Progress("fit", 1, 3, torch.tensor([1.0])), Progress("fit", 2, 3, on_gpu))
+    files = Generations(tmp_path, "work")
+    files.write({"fit": Entry({}, told, done=False)})
+    assert [each.objective.item() for each in files.read().entries["fit"].told] == [1.0, 2.0]

@@ -76,7 +76,6 @@ class Group:
         """Raise VclError, in every process, unless each part has the same number in all processes."""
         if self.alone:
             return
-        check_gpus(device)
         mine = torch.tensor(list(parts.values()), dtype=torch.int64, device=device)
         found = [torch.empty_like(mine) for _ in range(self.size)]
         try:
@@ -130,10 +129,10 @@ def _begin() -> None:
     place = int(os.environ.get("LOCAL_RANK", "0"))
     if place < torch.cuda.device_count():
         torch.cuda.set_device(place)
-    # Named, because without a name torch makes nccl alone where there are GPUs, which cannot sum what is on the CPU.
-    names = [*(["cpu:gloo"] * dist.is_gloo_available()), *(["cuda:nccl"] * gpus())]
+    # Named, because without a name torch 2.11 makes nccl alone where there are GPUs, which cannot sum tensors of a CPU.
+    both = dist.is_gloo_available() and dist.is_nccl_available() and torch.cuda.is_available()
     try:
-        dist.init_process_group(",".join(names))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if both else None)
     except (RuntimeError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise VclError(
@@ -141,22 +140,12 @@ def _begin() -> None:
         ) from error
 
 
-def gpus() -> bool:
-    """Whether processes can exchange what is on GPUs."""
-    return torch.cuda.is_available() and dist.is_nccl_available()
-
-
-def check_gpus(device: torch.device) -> None:
-    """Raise VclError if the processes of this machine are more than its GPUs, and the fit is on a GPU."""
-    processes, there = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
-    if device.type == "cuda" and processes > there:
-        raise VclError(
-            f"{processes} processes of this machine share {there} GPU{'s' * (there != 1)}, and nccl needs one for "
-            f"each; start torchrun with --nproc-per-node {there}, or fit on the CPU."
-        )
-
-
 def _lost(error: RuntimeError) -> VclError:
+    if "Duplicate GPU" in str(error):
+        return VclError(
+            "two processes of this machine use one GPU, and nccl needs one for each; start torchrun with as many "
+            "processes as there are GPUs, or fit on the CPU."
+        )
     why = str(error).splitlines()[0]
     return VclError(f"the exchange with the other processes failed ({why}); see what ended them, and start again.")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vcl.errors import VclError
-from vcl.lab.experiments.experiment import PARTS
+from vcl.lab.experiments.experiment import PARTS, Experiment, Preset
 from vcl.lab.identity import described, same_stored
 from vcl.lab.plan import Plan, make_plan
 from vcl.lab.settings import SHOWN, split_change, text_of, values_of
@@ -96,14 +96,29 @@ def streams_apart(group: Sequence[Stack], others: Sequence[Sequence[Stack]]) -> 
 
 
 def changed_stream(stack: Stack) -> list[str]:
-    """The stream's settings that are not its preset's, such as ``heads=shared``; how many examples it takes is none.
+    """The stream's settings that are not its preset's, such as ``heads=shared``."""
+    return differing_stream(stack.experiment(), stack.known["preset"], _section(stack, "stream"))
 
-    The paper's numbers are of no such stream.
-    """
-    plan, mine = _of_preset(stack), _section(stack, "stream")
-    preset = {} if plan is None else _plain(plan.setup.stream)
-    names = [name for name in preset if name not in LIMITS and mine.get(name, preset[name]) != preset[name]]
-    return [f"{SHOWN.get(name, name)}={_text(mine[name])}" for name in names]
+
+def differing_stream(chosen: Experiment, preset: Preset, stream: Mapping[str, Any]) -> list[str]:
+    """The settings of a stored stream that are not a preset's; one that is not stored is taken to be the preset's."""
+    wanted = _plain(chosen.presets[preset].stream)
+    return [
+        f"{SHOWN.get(name, name)}={_text(stream[name])}"
+        for name in wanted
+        if stream.get(name, wanted[name]) != wanted[name]
+    ]
+
+
+def is_paper_stream(chosen: Experiment, stream: Mapping[str, Any]) -> bool:
+    """Whether a stored stream has the paper's tasks, so that its numbers may stand beside; examples may be fewer."""
+    wanted = _plain(chosen.presets["paper"].stream)
+    return bool(stream) and all(stream.get(name, wanted[name]) == wanted[name] for name in wanted if name not in LIMITS)
+
+
+def has_paper_stream(stack: Stack) -> bool:
+    """Whether a stack's stream has the paper's tasks."""
+    return is_paper_stream(stack.experiment(), _section(stack, "stream"))
 
 
 def _given(stack: Stack) -> list[str]:

@@ -20,10 +20,19 @@ from vcl.errors import VclError
 from vcl.lab import tables, unfinished
 from vcl.lab.console import say_on
 from vcl.lab.evaluation import Score
-from vcl.lab.experiments.experiment import Experiment
+from vcl.lab.experiments.experiment import PRESETS, Experiment
 from vcl.lab.figures import lambda_grid, sample_grid
 from vcl.lab.folder import UnwritableError, make_folder, remove_abandoned, write_atomic
-from vcl.lab.parts import changed_stream, compared, gathered, labels, streams_apart
+from vcl.lab.parts import (
+    changed_stream,
+    compared,
+    differing_stream,
+    gathered,
+    has_paper_stream,
+    is_paper_stream,
+    labels,
+    streams_apart,
+)
 from vcl.lab.reading import read_object, reading, require
 from vcl.lab.registry import experiment, experiments
 from vcl.lab.results import Row, Summary, by_lambda, final_score, label, read_csv, split_label, to_csv
@@ -155,14 +164,15 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str], live: bool)
     finished = [stack for stack in stacks if stack.finished or (live and stack.known["tasks"])]
     tasks = [task for task, _ in max(finished or stacks, key=lambda stack: len(stack.known["tasks"])).known["tasks"]]
     so_far = [f"after {len(tasks)} tasks"] if tasks or not live else ["no task finished yet"]
-    changed = min(map(changed_stream, stacks), key=len)
-    told_apart = [each for each in dict.fromkeys([*apart, *changed]) if each != f"tasks={len(tasks)}"]
+    # The stream is the same for all; what it has as any of their presets is not told.
+    changed = set.intersection(*(set(changed_stream(stack)) for stack in stacks))
+    told_apart = [each for each in dict.fromkeys([*apart, *sorted(changed)]) if each != f"tasks={len(tasks)}"]
     after = ", ".join([*told_apart, *so_far])
     group = Group(name, chosen, f"{name}, preset {' and '.join(presets)}, {after}", tasks=tasks)
     if share is not None:
         group.name, group.validation = f"{name}-validation", True
         group.title = f"{name}, on {share:g} of the training data held out, {after}"
-    elif name == chosen.name and not changed:
+    elif name == chosen.name and has_paper_stream(stacks[-1]):
         group.paper = dict(chosen.paper)
     named = labels(stacks)
     for stack in stacks:  # a preset in the label leaves the paper's number beside it
@@ -256,14 +266,21 @@ def _old(folder: Path) -> Group:
     """A run's folder in an earlier layout: one file of rows, one of settings."""
     with reading(folder / OLD, "give a folder that `vcl run` made"):
         about = read_object(folder / OLD)
-        chosen = experiment(about["experiment"])
-        title = f"{chosen.name}, preset {about['preset']}, after {about['settings']['tasks']} tasks"
+        chosen, settings = experiment(about["experiment"]), about["settings"]
+        require(isinstance(settings, dict), f"settings is {settings!r}")
+        require(about["preset"] in PRESETS, f"preset is {about['preset']!r}")
+        after = f"after {settings['tasks']} tasks"
+        changed = [
+            each for each in differing_stream(chosen, about["preset"], settings) if not each.startswith("tasks=")
+        ]
+        title = ", ".join([chosen.name, f"preset {about['preset']}", *changed, after])
         versions = about["versions"]
         made = f"`{about['command']}`, vcl {versions['vcl']}, torch {versions['torch']}, {about['device']}"
         require(isinstance(about["methods"], list), f"methods is {about['methods']!r}")
     rows = read_csv(folder / ROWS)
     grids = {method: set(lams) for method, lams in by_lambda(rows).items() if len(lams) > 1}
-    return Group(chosen.name, chosen, title, rows, paper=chosen.paper, made=[f"- {made}"], grids=grids, old=True)
+    paper = chosen.paper if is_paper_stream(chosen, settings) else {}
+    return Group(chosen.name, chosen, title, rows, paper=paper, made=[f"- {made}"], grids=grids, old=True)
 
 
 def show_groups(
