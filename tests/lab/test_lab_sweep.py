@@ -336,7 +336,7 @@ def test_a_sweep_that_fails_while_choosing_keeps_the_validation_rows_and_continu
     assert (about["validation"], about["finished"], about["tasks"]) == (0.1, False, [["permutation 1", True]])
     result = call("show out")
     assert f"{HELD}, on 0.1" not in result.output
-    assert "on 0.1 of the training data held out, after 1 tasks: nothing is finished.\n" in result.output
+    assert "on 0.1 of the training data held out, no part finished yet.\n" in result.output
     result = call(line)
     assert result.exit_code == 0, result.exception
     assert "ewc: continues after task 1\n" in result.output
@@ -358,7 +358,7 @@ def test_a_sweep_that_fails_after_choosing_keeps_what_it_chose_by(here: Path, mo
     result = call("show out")
     assert result.exit_code == 0, result.exception
     assert names(out / HELD) == COMPARED
-    assert f"{GROUP}, preset smoke, after 1 tasks: nothing is finished.\n" in result.output
+    assert f"{GROUP}, preset smoke, no part finished yet.\n" in result.output
     result = call(line)
     assert result.exit_code == 0, result.exception
     assert result.output.count(": task ") == 1, "the second task of what was chosen"

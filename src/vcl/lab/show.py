@@ -163,7 +163,8 @@ def _group(stacks: Sequence[Stack], out: Path, apart: Sequence[str], live: bool)
     presets = dict.fromkeys(stack.known["preset"] for stack in stacks)
     finished = [stack for stack in stacks if stack.finished or (live and stack.known["tasks"])]
     tasks = [task for task, _ in max(finished or stacks, key=lambda stack: len(stack.known["tasks"])).known["tasks"]]
-    so_far = [f"after {len(tasks)} tasks"] if tasks or not live else ["no task finished yet"]
+    none = "no task finished yet" if live else "no part finished yet"
+    so_far = [f"after {len(tasks)} tasks" if finished else none]
     # The stream is the same for all; what it has as any of their presets is not told.
     changed = set.intersection(*(set(changed_stream(stack)) for stack in stacks))
     told_apart = [each for each in dict.fromkeys([*apart, *sorted(changed)]) if each != f"tasks={len(tasks)}"]
@@ -294,7 +295,7 @@ def show_groups(
     printed = [group for group in found if only in (None, group.experiment.name) or not group.rows]
     for group in printed:
         if not group.rows:
-            say_on(console, "\n".join((f"{group.title}: nothing is finished.", *group.unfinished)))
+            say_on(console, "\n".join((f"{group.title}.", *group.unfinished)))
             continue
         tables.show(console, group.title, *_cells(group))
         for line in (*explained(group), *set_aside_in(group.notes), *group.unfinished):

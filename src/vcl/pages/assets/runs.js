@@ -107,7 +107,12 @@ class Comparison {
     const all = this.matching(), none = !this.group.lines.length;
     this.going.replaceChildren(...goingOn(this.group));
     this.chooser.hidden = none;
-    if (none) { this.table.replaceChildren(el("p", { class: "note" }, "No task is finished yet.")); this.body.replaceChildren(); return; }
+    if (none) {
+      const notes = this.group.unfinished.length ? this.group.unfinished : ["No task is finished yet."];
+      this.table.replaceChildren(...notes.map((text) => el("p", { class: "note" }, text)));
+      this.body.replaceChildren();
+      return;
+    }
     this.table.replaceChildren(...this.headline(all));
     this.drawBody();
   }
